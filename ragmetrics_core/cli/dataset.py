@@ -5,6 +5,7 @@ They build such sets from documents, review them, and score judges on them.
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ragmetrics_core.cli import chosen_judges
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import SettingError
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -27,7 +29,12 @@ from ragmetrics_core.labelling.building import (
     import_retriever,
     write_pairs,
 )
-from ragmetrics_core.labelling.documents import Document, load_documents, load_pairs
+from ragmetrics_core.labelling.documents import (
+    Document,
+    load_documents,
+    load_pairs,
+    other_files,
+)
 from ragmetrics_core.labelling.reviews import (
     Reviews,
     items_to_review,
@@ -104,7 +111,8 @@ def _read_corpus(
 
     Returns:
         The documents, and what the set records of its source, such as ("docs.jsonl",
-        "40 documents").
+        "40 documents"). A folder's files of other kinds are named there and on standard
+        error.
 
     Raises:
         SettingError: If no output is named.
@@ -112,6 +120,11 @@ def _read_corpus(
     shared.needs_out(options)
     documents = load_documents(options.corpus)
     source = (*map(str, options.corpus), f"{len(documents)} documents")
+    if left_out := other_files(options.corpus):
+        files = count_in_words(len(left_out), "file")
+        sentence = f"{files} left out, such as {left_out[0]}: no text, and no rows"
+        print(f"ragmetrics: {sentence}", file=sys.stderr)
+        source += (sentence,)
     return documents, source
 
 

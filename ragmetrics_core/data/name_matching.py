@@ -65,6 +65,34 @@ def _as_in_header(cell: str) -> str:
     return cell.strip('\ufeff" ').casefold()
 
 
+TRACE_IDS = ("trace_id", "traceId", "context.trace_id")
+PARENT_IDS = (
+    "parent_id",
+    "parentSpanId",
+    "parent_span_id",
+    "parentObservationId",
+    "parent_observation_id",
+    "parent_run_id",
+)
+OTLP_GROUPS = ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs")
+
+
+def is_of_trace(row: Mapping[Any, Any]) -> bool:
+    """Tell whether a row is spans of a trace, or a call that another one made.
+
+    Examples:
+        >>> is_of_trace({"trace_id": "7", "parent_run_id": "8", "inputs": "Rewrite it."})
+        True
+    """
+    context, data = row.get("context"), row.get("data")
+    is_in_trace = any(map(row.get, TRACE_IDS)) or (
+        isinstance(context, Mapping) and "trace_id" in context
+    )
+    holds_spans = isinstance(data, Mapping) and "spans" in data
+    is_called = is_in_trace and any(map(row.get, PARENT_IDS))
+    return is_called or holds_spans or any(name in row for name in OTLP_GROUPS)
+
+
 HEADER_REPEATED = "it repeats the header: files were joined; take it out"
 """What is wrong with such a row."""
 

@@ -47,6 +47,7 @@ from ragmetrics_core.data.messages import several_in_one_row, with_written_messa
 from ragmetrics_core.data.name_matching import (
     HEADER_REPEATED,
     did_you_mean,
+    is_of_trace,
     repeats_header,
 )
 from ragmetrics_core.data.sample_parts import (
@@ -382,6 +383,11 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     row = fields_of_row(row)
     if repeats_header(row):
         raise RowError(HEADER_REPEATED)
+    if is_of_trace(row):
+        raise AmbiguousColumns(
+            "a call inside a trace, not a question and its answer; recorded traces are"
+            " read by --traces, in Python by samples_from_spans of ragmetrics_core.traces"
+        )
     if None in row:  # where csv.DictReader puts them
         raise RowError(
             "more cells than the header has columns; quote those that hold a comma"
@@ -604,9 +610,9 @@ def _refuse_what_is_no_text(
 ) -> None:
     """Refuse objects of Python written as texts, ids of passages, and web addresses.
 
-    As texts they would score 0. Who names their column says that they are the texts. A
-    captured sample is what its run was. An answer may be an id or an address, and a
-    short reference, such as "1903", is no id.
+    As texts they would score 0. Who names their column says that they are the texts,
+    but for what the row itself calls an id. A captured sample is what its run was. An
+    answer may be an id or an address, and a short reference, such as "1903", is no id.
 
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
@@ -625,7 +631,7 @@ def _refuse_what_is_no_text(
         passages_or_texts = [cell] if isinstance(cell, str) else cell
         shown = (getattr(each, "text", each) for each in passages_or_texts)
         texts = [text for text in shown if not is_blank(text)]
-        if not texts or columns.get(field) is not None or field not in found_by_field:
+        if not texts or field not in found_by_field:
             continue
         is_of_passages = field in UNDIVIDED_CODES
         are_objects = all(map(cells.is_object_written, texts))
@@ -633,6 +639,9 @@ def _refuse_what_is_no_text(
             map(_WEB_ADDRESS.fullmatch, texts)
         )
         are_known_ids = is_of_passages and not ids.isdisjoint(texts)
+        is_named = columns.get(field) is not None
+        if is_named and not are_known_ids:
+            continue
         look_like_ids = not are_addresses and all(map(_IDS.fullmatch, texts))
         has_ids = are_known_ids or (is_of_passages and look_like_ids)
         if are_objects or are_addresses or has_ids:
@@ -645,9 +654,10 @@ def _refuse_what_is_no_text(
                 what = "ids in place of texts, which --expected-ids-column names"
             column = found_by_field[field].column
             option = cells.option_of_column(field, column)
+            advice = "" if is_named else f"; if these are the texts: {option}"
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
-                f"{field} (column {column!r}): {what}; if these are the texts: {option}"
+                f"{field} (column {column!r}): {what}{advice}"
             )
 
 

@@ -251,6 +251,20 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield path
 
 
+def other_files(paths: Iterable[Path]) -> list[Path]:
+    """List the files of folders that are neither text nor rows, such as PDFs.
+
+    Files and folders whose name begins with a dot do not count.
+    """
+    return [
+        file
+        for path in paths
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.suffix.casefold() not in _SUFFIXES
+        if not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
+
+
 def _names_and_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each document in a file.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Unpack, cast, overload
 
 from ragmetrics_core.data import (
+    AtomicFile,
     Columns,
     MetricResult,
     SampleResult,
@@ -458,8 +459,13 @@ class Report:
         """
         frame = self.to_pandas()
         import_extra("pyarrow", "parquet", "a Parquet file")
-        with as_input_error(f"the table cannot be written to {path}"):
-            frame.to_parquet(path, engine="pyarrow", index=False)
+        file = AtomicFile(path, "the table")
+        try:
+            with as_input_error(f"the table cannot be written to {path}"):
+                frame.to_parquet(file.partial, engine="pyarrow", index=False)
+            file.finish()
+        finally:
+            file.leave(keeps_part=False)
 
     def glance(self, decisions: Sequence[Decision] = ()) -> Glance:
         """What people see first: the weakest stage, the metrics, the worst rows.

@@ -10,26 +10,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ragmetrics_core.data.messages import text_of_content
+from ragmetrics_core.data.name_matching import OTLP_GROUPS, PARENT_IDS, TRACE_IDS
 
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
-_TRACE = ("trace_id", "traceId", "context.trace_id")
 _ID = ("span_id", "spanId", "context.span_id", "id")
-_PARENT = (
-    "parent_id",
-    "parentSpanId",
-    "parent_span_id",
-    "parentObservationId",
-    "parent_observation_id",
-    "parent_run_id",
-)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
 _DROPPED_ATTRIBUTES = ("droppedAttributesCount", "dropped_attributes_count")
 _DROPPED_EVENTS = ("droppedEventsCount", "dropped_events_count")
-_OTLP_GROUPS = ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs")
 # metrics are of OTLP as well, and hold no spans
-_OTLP_MARKS = frozenset({*_OTLP_GROUPS, "resourceMetrics"})
+_OTLP_MARKS = frozenset({*OTLP_GROUPS, "resourceMetrics"})
 _PARENT_IS_REMOTE = 0x200  # among the flags of OTLP
 _MOST_NANOSECONDS = 2**63
 _SESSION = "mlflow.trace.session"
@@ -146,7 +137,7 @@ def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
         for fields in held_spans.get("spans") or ():
             span = _span(fields, trace_id=info.get("trace_id"))
             yield replace(span, attributes={**of_trace, **span.attributes})
-    elif any(name in value for name in (*_TRACE, "context")):
+    elif any(name in value for name in (*TRACE_IDS, "context")):
         # one span, of the console exporter, Phoenix, Langfuse or LangSmith
         yield _span(value)
         # the runs inside a run of LangSmith
@@ -198,7 +189,7 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
     marked as unreadable is yielded in place of the rest.
     """
     try:
-        for name in _OTLP_GROUPS:
+        for name in OTLP_GROUPS:
             for inner in value.get(name) or ():
                 yield from _otlp_spans(inner)
         scope = value.get("scope")
@@ -239,7 +230,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
             for key, entry in context.items():
                 fields[f"context.{key}"] = entry
         span_id = _hex_id(_first(fields, _ID))
-        trace = _hex_id(_first(fields, _TRACE))
+        trace = _hex_id(_first(fields, TRACE_IDS))
         start = _nanoseconds(_first(fields, _START))
         end = _nanoseconds(_first(fields, _END))
         flags = int(fields.get("flags") or 0)
@@ -254,7 +245,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
         span = Span(
             trace=trace,
             id=span_id,
-            parent=_hex_id(_first(fields, _PARENT)),
+            parent=_hex_id(_first(fields, PARENT_IDS)),
             name=str(fields.get("name") or "span"),
             scope=str(fields.get("scope") or ""),
             start=start,

@@ -420,7 +420,7 @@ FOUND = [{"id": "d1", "text": "Anna lit it."}, {"id": "d2", "text": "Rain fell."
         ("reference", "reference", " https://a.example/b ", {}),
     ],
 )
-def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
+def test_web_addresses_are_no_texts_until_their_column_is_named_and_ids_never_are(
     field, column, cell, beside
 ):
     """As texts they would score 0."""
@@ -430,7 +430,11 @@ def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
     with pytest.raises(SettingError, match="in place of texts"):
         evaluate([row], judge="lexical")
     named: dict[str, Any] = {field: column}
-    assert getattr(Sample.from_row(row, **named), field)
+    if beside:
+        with pytest.raises(AmbiguousColumns, match=f"{field} .* in place of texts"):
+            Sample.from_row(row, **named)
+    else:
+        assert getattr(Sample.from_row(row, **named), field)
     if FOUND in beside.values():
         sample = Sample.from_row(row, expected_ids=column)
         assert (sample.expected_ids, sample.expected_contexts) == (tuple(cell), None)
@@ -451,6 +455,30 @@ def test_ids_and_web_addresses_are_no_texts_until_their_column_is_named(
 )
 def test_texts_that_only_resemble_ids_or_addresses_are_texts(row):
     assert not Sample.from_row({"question": "Who?", **row}).missing("contexts")
+
+
+ROOT = {"trace_id": "t", "input": "Who lit it?", "output": "Anna.", "context": "Anna."}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**ROOT, "parent_run_id": "1", "run_type": "chain"},
+        {**ROOT, "parentObservationId": "1", "type": "GENERATION"},
+        {"context": {"trace_id": "t", "span_id": "2"}, "parent_id": "1", "name": "llm"},
+        {"info": {"trace_id": "t"}, "data": {"spans": []}},
+        {"resourceSpans": [{"scopeSpans": []}]},
+    ],
+)
+def test_a_call_inside_a_trace_is_no_row(row):
+    with pytest.raises(AmbiguousColumns, match="recorded traces are read by --traces"):
+        Sample.from_row(row)
+    with pytest.raises(SettingError, match="recorded traces are read by --traces"):
+        evaluate([row], judge="lexical")
+    report = evaluate([ROOT, row], ["context_adherence"], judge="lexical")
+    assert report.summary().bad_rows == 1
+    assert Sample.from_row({**ROOT, "parent_id": None}).answer == "Anna."
+    assert Sample.from_row({**ROOT, "trace_id": None, "parent_id": "7"}).question
 
 
 def phoenix(**more: Any) -> dict[str, Any]:

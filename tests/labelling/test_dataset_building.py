@@ -310,6 +310,17 @@ def test_a_retriever_by_name(served):
     assert [context.text for context in last] == ["3", "4"]
 
 
+def test_files_of_a_folder_that_are_left_out_are_told(served, capsys):
+    Path("pairs.jsonl").write_text(json.dumps({"question": "q", "reference": "a"}))
+    for name in ("corpus/price list.pdf", "corpus/.DS_Store"):
+        Path(name).write_bytes(b"%PDF-1.7")
+    command = ["dataset", "discrete", "corpus", "--pairs", "pairs.jsonl"]
+    assert main([*command, "--out", "set.jsonl", "--quiet"]) == 0
+    said = f"1 file left out, such as {Path('corpus/price list.pdf')}"
+    assert said in capsys.readouterr().err
+    assert any(said in each for each in read_set("set.jsonl").header.source)
+
+
 def test_documents_of_different_length_take_turns():
     """No question is lost where one document has fewer chunks than another."""
     documents = [*corpus(documents=1, parts=1), *corpus(documents=2, parts=5)[1:]]

@@ -528,6 +528,22 @@ def test_to_parquet(tmp_path):
         full_report().to_parquet(tmp_path / "none" / "r.parquet")
 
 
+def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    full_report().to_parquet(path := tmp_path / "r.parquet")
+    old = path.read_bytes()
+
+    def run_full(_, path, **kwargs):
+        path.write_bytes(b"PAR1")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", run_full)
+    with pytest.raises(InputError, match="No space left on device"):
+        full_report().to_parquet(path)
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_grades_of_captured_samples_are_counted():
     grades = ["exact", "inferred", "exact", None]
     notes = [
