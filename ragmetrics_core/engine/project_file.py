@@ -123,7 +123,7 @@ def project_settings(
             chooses what only the user may choose.
     """
     path = folder / PROJECT_FILE
-    if not path.exists():
+    if not os.path.lexists(path):  # a link to nothing holds no gate, and says so
         return ProjectSettings()
     content, settings = read_project_file(path)
     left_out = set(settings_not_read)

@@ -239,6 +239,12 @@ def test_a_file_that_is_no_text_is_told(tmp_path):
         project_settings(tmp_path)
 
 
+def test_a_link_to_a_file_that_is_not_there_hides_no_gate(tmp_path):
+    FILE.symlink_to("moved.toml")
+    with pytest.raises(SettingError, match="cannot be read"):
+        project_settings(tmp_path)
+
+
 def test_a_store_of_the_file_is_checked_like_an_option(capsys):
     FILE.write_text('store = "rows.jsonl"\n')
     assert main(["trust", str(FILE)]) == 0
