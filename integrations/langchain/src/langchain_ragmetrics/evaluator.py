@@ -164,15 +164,9 @@ def as_evaluation_result(
         hint: What the user can do, added to the comment.
         evaluator_run_id: Id of the evaluation's own run.
     """
-    key = outcome.metric
-    if number > 0:
-        key = f"{outcome.metric}#{number}"
-    comment = outcome.reason
-    if hint:
-        comment = f"{outcome.reason}; {hint}"
-    evidence = None
-    if outcome.evidence is not None:
-        evidence = outcome.evidence.model_dump(mode="json")
+    key = f"{outcome.metric}#{number}" if number > 0 else outcome.metric
+    comment = f"{outcome.reason}; {hint}" if hint else outcome.reason
+    evidence = outcome.evidence
     return EvaluationResult(
         key=key,
         score=outcome.value,
@@ -180,7 +174,9 @@ def as_evaluation_result(
         metadata={
             "status": outcome.status,
             "signature": str(outcome.signature),
-            "evidence": evidence,
+            "evidence": evidence
+            if evidence is None
+            else evidence.model_dump(mode="json"),
         },
         evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,

@@ -180,13 +180,8 @@ class LangChainModel(FrameworkModel):
         if limit_fields and any(limits):
             settings[limit_fields[0]] = next(filter(None, limits))
         # settings for which the model has a field are set in a copy of it
-        settings_of_call = {}
-        settings_of_model = {}
-        for name, value in settings.items():
-            if name in fields:
-                settings_of_model[name] = value
-            else:
-                settings_of_call[name] = value
+        settings_of_call = {k: v for k, v in settings.items() if k not in fields}
+        settings_of_model = {k: v for k, v in settings.items() if k in fields}
         if settings_of_model:
             model = model.model_copy(update=settings_of_model)
 
@@ -226,12 +221,12 @@ def _read_output(output: Any) -> dict[str, Any]:
 
 def _read_generations(result: LLMResult) -> dict[str, Any]:
     """The reply in what a call for several replies returned."""
-    replies: list[object] = []
-    for generation in result.generations[0]:
-        if isinstance(generation, ChatGeneration):
-            replies.append(generation.message)
-        else:
-            replies.append(generation.text)
+    replies = [
+        generation.message
+        if isinstance(generation, ChatGeneration)
+        else generation.text
+        for generation in result.generations[0]
+    ]
     return _reply(list(map(_choice, replies)), replies, result.llm_output)
 
 
@@ -240,11 +235,9 @@ def _read_structured(output: Any) -> dict[str, Any]:
 
     The raw text may be JSON all the same.
     """
-    raw = None
-    parsed = output
+    raw, parsed = None, output
     if isinstance(output, Mapping):
-        raw = output.get("raw")
-        parsed = output.get("parsed")
+        raw, parsed = output.get("raw"), output.get("parsed")
     choice = _choice("" if raw is None else raw)
     if parsed is not None:
         choice["message"]["content"] = _as_json(parsed)
@@ -355,15 +348,11 @@ def _name_of(model: Runnable[Any, Any]) -> str:
     LangChain's name for its class or kind, such as "openai-chat".
     """
     if isinstance(model, BaseChatModel):
-        for field in ("model_name", "model", "model_id", "deployment_name"):
-            value = (
-                getattr(model, field, None)
-                if field in type(model).model_fields
-                else None
-            )
-            if isinstance(value, str) and value:
-                return value
-        return model._llm_type  # noqa: SLF001  # LangChain's name of the kind of model
+        fields = type(model).model_fields
+        names = ("model_name", "model", "model_id", "deployment_name")
+        values = [getattr(model, name, None) for name in names if name in fields]
+        texts = [value for value in values if isinstance(value, str) and value]
+        return texts[0] if texts else model._llm_type  # noqa: SLF001  # LangChain's name of the kind of model
     if isinstance(model, RunnableBinding):
         return model.config.get("run_name") or _name_of(model.bound)
     return model.get_name()

@@ -61,7 +61,6 @@ def _tree(run: Run) -> Tree:
         run: The run, with all calls inside it.
     """
     root = _node(run.root, run.root.began)
-    models = [node for node in root.walk() if node.kind == "model"]
     inputs = plain(run.inputs)
     output = plain(run.outputs)
     if root.kind == "step" and not has_written(inputs):
@@ -121,8 +120,27 @@ def _tree(run: Run) -> Tree:
             )
     if given.get("question") is not None:
         tree.question = str(given["question"])
-    _add_error(tree, run, calls_models=bool(models))
-    _add_thread(tree, run)
+
+    # whether it failed, was left early, or came to its end; without a call of a model
+    # nothing tells whether the application left its stream
+    has_output = not is_empty(run.outputs)
+    nodes = list(root.walk())
+    tree.error = error_in_words(root.error)
+    is_broken_off = any(node.ended is None for node in nodes)
+    if tree.error is None and not has_output and is_broken_off:
+        tree.error = _ABANDONED
+    calls_models = any(node.kind == "model" for node in nodes)
+    tree.is_complete = tree.error is None and (has_output or calls_models)
+    # The graph "bot" with the thread "t1" is interrupted to ask a person: a later run with
+    # the key "bot/t1" goes on with it. A stream that was left early may still be paused:
+    # so LangChain's own error is asked, and not ``tree.error``.
+    thread = run.metadata.get("thread_id")
+    if thread is not None:
+        tree.resumption_key = f"{run.root.name}/{thread}"
+        tree.conversation_id = str(thread)
+        errors = [node.error or "" for node in nodes]
+        is_interrupted = any(each.startswith("GraphInterrupt(") for each in errors)
+        tree.is_paused = root.error is None and is_interrupted
     return tree
 
 
@@ -195,41 +213,6 @@ def _nodes_inside(call: Call, began: float) -> list[Node]:
             counted.insert(0, node)
         later_attempts.add(attempt)
     return counted
-
-
-def _add_error(tree: Tree, run: Run, *, calls_models: bool) -> None:
-    """Write into a tree whether its run failed, was left early, or came to its end.
-
-    Args:
-        tree: The tree.
-        run: Its run.
-        calls_models: Whether a model was called inside the run; without one nothing
-            tells whether the application left its stream.
-    """
-    has_output = not is_empty(run.outputs)
-    tree.error = error_in_words(tree.root.error)
-    is_broken_off = any(node.ended is None for node in tree.root.walk())
-    if tree.error is None and not has_output and is_broken_off:
-        tree.error = _ABANDONED
-    tree.is_complete = tree.error is None and (has_output or calls_models)
-
-
-def _add_thread(tree: Tree, run: Run) -> None:
-    """Write into a tree the conversation of its run, by which later runs belong to it.
-
-    Example: the graph "bot" with the thread "t1" is interrupted to ask a person: it is
-    paused, and a later run with the key "bot/t1" goes on with it.
-    """
-    thread = run.metadata.get("thread_id")
-    if thread is not None:
-        tree.resumption_key = f"{run.root.name}/{thread}"
-        tree.conversation_id = str(thread)
-        # A stream that was left early may still be paused. So LangChain's own error is
-        # asked, and not ``tree.error``, which also says "left early".
-        tree.is_paused = tree.root.error is None and any(
-            (node.error or "").startswith("GraphInterrupt(")
-            for node in tree.root.walk()
-        )
 
 
 def error_in_words(error: str | None) -> str | None:

@@ -269,30 +269,24 @@ class Node:
         return self.output if isinstance(self.output, dict) else {}
 
 
+@dataclass(eq=False, repr=False)
 class Run:
     """One run of a pipeline or agent, as it was recorded.
 
-    Args:
+    Attributes:
         listeners: Who gets the run once it has ended.
         task_or_thread: The thread and task that it began in.
-
-    Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
         complete: Whether it came to its end, be it by an error of the application; False
             if it was cancelled, abandoned or paused.
         paused: Whether a breakpoint stopped it.
     """
 
-    def __init__(
-        self,
-        listeners: tuple[Listener, ...] = (),
-        task_or_thread: str = "",
-    ) -> None:
-        self.nodes: list[Node] = []
-        self.complete = True  # until its root is left otherwise
-        self.paused = False
-        self.task_or_thread = task_or_thread
-        self.listeners = listeners
+    listeners: tuple[Listener, ...] = ()
+    task_or_thread: str = ""
+    nodes: list[Node] = field(default_factory=list)
+    complete: bool = True  # until its root is left otherwise
+    paused: bool = False
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans)"

@@ -83,9 +83,7 @@ def as_run(result: object) -> Run:
         closed=1,
         output=output,
     )
-    run = Run()
-    run.nodes.append(root)
-    return run
+    return Run(nodes=[root])
 
 
 def trees(run: Run) -> Iterator[Tree]:
@@ -144,12 +142,11 @@ def trees(run: Run) -> Iterator[Tree]:
             each for each in by_id.values() if not each.text.strip()
         ),
         native_run=run,
-        call_by_place=_call_by_place(calls),
-        lookup_outputs=(*_values_by_place(run), run.output),
         # what a model is given is its prompt
         lookup_inputs=() if calls.root.kind == "model" else (run.input, _talk(calls)),
         to_plain_value=copied,
     )
+    _add_places(tree, calls)
     _add_history(tree, calls)
     yield tree
 
@@ -199,33 +196,29 @@ def _talk(calls: Calls) -> Mapping[str, Any]:
     return talk
 
 
-def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
-    """The mappings in which the user's keys, such as ``contexts_from``, are looked up.
+def _add_places(tree: Tree, calls: Calls) -> None:
+    """Write into a tree where the user's keys, such as ``contexts_from``, are looked up.
 
-    Example: ``contexts_from="retriever.documents"`` is found in the first. They hold the
-    outputs and the inputs of the components, under the names ``component`` and
-    ``component.socket``; the last run of a component counts.
+    Example: ``contexts_from="retriever.documents"`` is found among the outputs of the
+    components, under the names ``component`` and ``component.socket``; their inputs come
+    next. The last run of a component counts.
     """
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    for node in run.components():
-        path = node.path
+    call_by_place: dict[str, Call] = {}
+    for node in calls.run.components():
+        path, call = node.path, calls.call_by_span[node]
+        call_by_place[path] = call
         for by_place, values in ((outputs, node.output), (inputs, node.input)):
             if isinstance(values, dict):
                 # the name of a model leads to its replies
                 by_place[path] = values.get("replies", values)
                 for name, value in values.items():
                     by_place[f"{path}.{name}"] = value
-    return outputs, inputs
-
-
-def _call_by_place(calls: Calls) -> Mapping[str, Call]:
-    """The call of the component whose outputs are found at each of the user's places."""
-    by_place: dict[str, Call] = {}
-    for node in calls.run.components():
-        names = [node.path, *(f"{node.path}.{name}" for name in node.output_by_socket)]
-        by_place.update(dict.fromkeys(names, calls.call_by_span[node]))
-    return by_place
+        for name in node.output_by_socket:
+            call_by_place[f"{path}.{name}"] = call
+    tree.lookup_outputs = (outputs, inputs, calls.run.output)
+    tree.call_by_place = call_by_place
 
 
 def groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:

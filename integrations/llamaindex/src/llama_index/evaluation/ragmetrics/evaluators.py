@@ -262,17 +262,12 @@ def as_evaluation_result(
         sample: What was judged.
         threshold: A score passes if it is at least this.
     """
-    metric_result = None
-    score = None
+    metric_result = None if isinstance(outcome, str) else outcome
+    feedback = outcome if isinstance(outcome, str) else outcome.reason
+    score = None if metric_result is None else metric_result.value
     passing = None  # also where lost polls decide it
-    if isinstance(outcome, str):
-        feedback = outcome
-    else:
-        metric_result = outcome
-        score = outcome.value
-        if outcome.status == "scored":
-            passing = outcome.reaches(threshold)
-        feedback = outcome.reason
+    if metric_result is not None and metric_result.status == "scored":
+        passing = metric_result.reaches(threshold)
     return RagMetricsResult(
         query=sample.question,
         contexts=[context.text for context in sample.known_contexts],

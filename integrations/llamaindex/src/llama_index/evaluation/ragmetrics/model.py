@@ -126,9 +126,9 @@ class LlamaIndexModel(FrameworkModel):
             self._refuse_own_code(module)
             functions[name] = f"{module}.{full_name}"
         form = self.llm.to_dict()
-        addresses = set()
-        for client in (self.llm.__pydantic_private__ or {}).values():
-            addresses.add(str(getattr(client, "base_url", "")).rstrip("/"))
+        clients = (self.llm.__pydantic_private__ or {}).values()
+        urls = [getattr(client, "base_url", "") for client in clients]
+        addresses = {str(url).rstrip("/") for url in urls}
         addresses -= {"", str(form.get("api_base")).rstrip("/")}
         return [form, functions, sorted(addresses)]
 
@@ -338,8 +338,7 @@ def _n_tokens(facts: object, *names: str) -> int | None:
     """A number of tokens, by the names that providers have for it; None if unknown."""
     paths = []
     for place in ("more", "raw.usage"):
-        for name in names:
-            paths.append(f"{place}.{name}_tokens")
+        paths += [f"{place}.{name}_tokens" for name in names]
     return _first_of_kind(int, facts, *paths)
 
 

@@ -297,19 +297,17 @@ def _column(outcomes: Sequence[MetricResult]) -> dict[str, Any]:
     A missing score is NaN; ``status`` and ``reasons`` say why it is missing. Example:
     of the scores 1, 0.5 and NaN the mean is 0.75. The mean of no score is NaN.
     """
-    scores = [outcome.value for outcome in outcomes if outcome.value is not None]
-    scores_or_nan = []
-    evidence: list[dict[str, Any] | None] = []
-    for outcome in outcomes:
-        scores_or_nan.append(math.nan if outcome.value is None else outcome.value)
-        found = outcome.evidence
-        evidence.append(None if found is None else found.model_dump(mode="json"))
+    values = [outcome.value for outcome in outcomes]
+    scores = [value for value in values if value is not None]
+    evidence = [outcome.evidence for outcome in outcomes]
     return {
         "score": math.fsum(scores) / len(scores) if scores else math.nan,
-        "individual_scores": scores_or_nan,
+        "individual_scores": [math.nan if each is None else each for each in values],
         "status": [outcome.status for outcome in outcomes],
         "reasons": [outcome.reason for outcome in outcomes],
-        "evidence": evidence,
+        "evidence": [
+            each if each is None else each.model_dump(mode="json") for each in evidence
+        ],
     }
 
 

@@ -84,24 +84,23 @@ class HaystackModel(FrameworkModel):
             model = getattr(chat_generator, "model", None)
             has_model_name = isinstance(model, str) and bool(model)
             name = str(model) if has_model_name else type(chat_generator).__name__
+        if capabilities is None:
+            # What those for OpenAI spell like OpenAI is tried once; others take at most
+            # a temperature and a prompt.
+            capabilities = Capabilities(
+                n=False,
+                logprobs=False,
+                json_schema=False,
+                temperature=None if self._takes_settings else False,
+            )
+            if self._takes_settings and _is_openai(self.chat_generator):
+                capabilities = Capabilities()
         super().__init__(
             chat_generator,
             name,
-            capabilities or self._guessed(),
+            capabilities,
             judge_async and hasattr(chat_generator, "run_async"),
             cache_key,
-        )
-
-    def _guessed(self) -> Capabilities:
-        """What those for OpenAI spell like OpenAI is tried once.
-
-        Others take at most a temperature and a prompt.
-        """
-        if self._takes_settings and _is_openai(self.chat_generator):
-            return Capabilities()
-        temperature = None if self._takes_settings else False
-        return Capabilities(
-            n=False, logprobs=False, json_schema=False, temperature=temperature
         )
 
     def _form(self) -> object:

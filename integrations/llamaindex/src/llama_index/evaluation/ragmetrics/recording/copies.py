@@ -172,10 +172,12 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None
         arguments: What the call was given.
         instance: The object whose method was called.
     """
-    # ``workflow.run(user_msg="Who?")``: the fields of its start event; {} for an engine
-    inputs = {**arguments, **start_fields(arguments)}
-    inputs.pop("kwargs", None)
-    inputs.pop("start_event", None)
+    # ``workflow.run(user_msg="Who?")``: the fields of its start event, or the keywords
+    # with which older workflows are started; {} for an engine
+    inputs = dict(arguments)
+    keywords = inputs.pop("kwargs", None)
+    inputs.update(keywords if isinstance(keywords, dict) else {})
+    inputs.update(fields_of(inputs.pop("start_event", None)))
     if run.kind in ("chat", "workflow"):  # a query engine keeps no conversation
         memory = vars(instance).get("_memory") or inputs.get("memory")
         run.memory = memory
@@ -603,17 +605,6 @@ def fields_of(event: object) -> dict[str, Any]:
         return {}
     declared = {name: getattr(event, name) for name in type(event).model_fields}
     return {**dict(event.items()), **declared}
-
-
-def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a workflow was started with: the fields of its start event.
-
-    Older workflows are started with keywords instead, which are fields as well.
-    """
-    keywords = arguments.get("kwargs")
-    fields = dict(keywords) if isinstance(keywords, dict) else {}
-    fields.update(fields_of(arguments.get("start_event")))
-    return fields
 
 
 def unwrap_stop_event(result: object) -> object:
