@@ -1,6 +1,7 @@
 from ragmetrics_core.capture.background import (
     BackgroundEvaluator as BackgroundEvaluator,
 )
+from ragmetrics_core.capture.background import JsonlSink as JsonlSink
 from ragmetrics_core.capture.background import WatchArguments as WatchArguments
 from ragmetrics_core.capture.background import WatchingEvaluator as WatchingEvaluator
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
@@ -26,7 +27,6 @@ from ragmetrics_core.capture.hooks import words_of as words_of
 from ragmetrics_core.capture.plain_values import FieldPlace as FieldPlace
 from ragmetrics_core.capture.plain_values import Overrides as Overrides
 from ragmetrics_core.capture.plain_values import answer_in as answer_in
-from ragmetrics_core.capture.plain_values import answer_text as answer_text
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
@@ -42,7 +42,6 @@ from ragmetrics_core.capture.providers import (
 )
 from ragmetrics_core.capture.question import question_among as question_among
 from ragmetrics_core.capture.shown import show_the_same as show_the_same
-from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.step_documents import (
     note_documents_of_step as note_documents_of_step,
@@ -63,7 +62,6 @@ from ragmetrics_core.capture.tree import kept_once as kept_once
 from ragmetrics_core.capture.unrecorded import (
     unrecorded_evidence as unrecorded_evidence,
 )
-from ragmetrics_core.data.cells import follow_path as follow_path
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.messages import ROLES as ROLES

@@ -167,17 +167,10 @@ def _with_writer(turn: AskedTurn, answer: Answer) -> FoundAnswer:
     calls = turn.calls
     if answer.text is None or answer.is_extracted:
         return FoundAnswer(answer)
-    if answer.writing_call is not None:
-        return FoundAnswer(
-            answer,
-            answer.writing_call,
-            doubts=_doubts_of_stated(turn, answer, answer.writing_call),
-        )
-    writer = _writer_by_text(calls, answer)
+    writer = answer.writing_call or _writer_by_text(calls, answer)
     if writer is not None:
-        return FoundAnswer(
-            answer, writer, doubts=_doubts_of_stated(turn, answer, writer)
-        )
+        doubts = _doubts_of_stated(turn, answer, writer)
+        return FoundAnswer(answer, writer, doubts=doubts)
     if not calls.likely_answers:
         return FoundAnswer(answer)
     return FoundAnswer(answer, calls.likely_answers[-1], doubts=_WRITER_GUESSED)

@@ -542,14 +542,6 @@ class AskedTurn:
         values = [output.get(name) for name in ANSWER_NAMES]
         return any(str(value) == text for value in values if value is not None)
 
-    @property
-    def texts_besides_documents(self) -> tuple[str, ...]:
-        """What prompts may hold besides documents: question, history, instructions."""
-        texts = [self.question or ""]
-        texts += [message.content for message in self.tree.history]
-        texts += self.tree.instructions
-        return tuple(text for text in texts if text)
-
 
 @dataclass(eq=False)
 class Origins:

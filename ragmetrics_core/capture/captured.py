@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -40,41 +40,6 @@ _TEXT_FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class UserValues:
-    """Values that the user gives for what is captured; see ``FrontDoor.capture``."""
-
-    reference: str | tuple[str, ...] | list[str] | None = None
-    id: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    conversation: str | None = None
-
-    def apply_to(self, sample: Sample, number: int) -> Sample:
-        """Return a captured sample with the values that the user gave.
-
-        With the user's id "q7", two samples of one capture get the ids "q7" and "q7#1".
-        Values that the user did not give change nothing.
-
-        Args:
-            sample: The sample.
-            number: How many samples the same capture gave before; 0 for the first.
-        """
-        new_values: dict[str, Any] = {}
-        if self.reference is not None:
-            new_values["reference"] = self.reference
-        if self.id is not None:
-            new_values["id"] = self.id if number == 0 else f"{self.id}#{number}"
-        if self.metadata:
-            new_values["metadata"] = {**sample.metadata, **self.metadata}
-        if self.conversation is not None:
-            # the ledger lists the searches and tool calls of the conversation so far
-            ledger = sample.ledger or Ledger()
-            new_values["ledger"] = ledger.model_copy(
-                update={"conversation": self.conversation}
-            )
-        return sample_with(sample, new_values)
-
-
 def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
     """Return a validated copy of a sample with other values in some fields.
 
@@ -82,9 +47,7 @@ def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
     """
     if not update:
         return sample
-    return Sample(
-        **{**{name: getattr(sample, name) for name in Sample.model_fields}, **update}
-    )
+    return Sample(**{**dict(sample), **update})
 
 
 @dataclass(frozen=True)
@@ -119,29 +82,19 @@ class Redaction:
                 " the sample is dropped"
             )
             return None
-        return _without_copies_of_texts(redacted, sample)
-
-
-def _without_copies_of_texts(redacted: Sample, original: Sample) -> Sample:
-    """Take out the ledger's calls, and the prompt, which the user's function left as they were.
-
-    Args:
-        redacted: The sample that the function returned.
-        original: The sample that it was given.
-    """
-    new_values: dict[str, object] = {}
-    ledger = redacted.ledger
-    changes_texts = any(
-        getattr(redacted, name) != getattr(original, name) for name in _TEXT_FIELDS
-    )
-    if changes_texts and ledger is not None and ledger == original.ledger:
-        new_values["ledger"] = ledger.model_copy(update={"calls": ()})
-    notes = redacted.capture or CaptureNotes()
-    notes_before = original.capture or CaptureNotes()
-    is_prompt_as_before = notes.prompt == notes_before.prompt
-    if notes.prompt is not None and is_prompt_as_before and redacted != original:
-        new_values["capture"] = notes.model_copy(update={"prompt": None})
-    return sample_with(redacted, new_values)
+        new_values: dict[str, object] = {}
+        ledger = redacted.ledger
+        changes_texts = any(
+            getattr(redacted, name) != getattr(sample, name) for name in _TEXT_FIELDS
+        )
+        if changes_texts and ledger is not None and ledger == sample.ledger:
+            new_values["ledger"] = ledger.model_copy(update={"calls": ()})
+        notes = redacted.capture or CaptureNotes()
+        notes_before = sample.capture or CaptureNotes()
+        is_prompt_as_before = notes.prompt == notes_before.prompt
+        if notes.prompt is not None and is_prompt_as_before and redacted != sample:
+            new_values["capture"] = notes.model_copy(update={"prompt": None})
+        return sample_with(redacted, new_values)
 
 
 # The blocks that ended and were perhaps not read. A turn of a conversation gets the
@@ -170,8 +123,10 @@ class Captured(Generic[Run]):
 
     Args:
         make_samples: Makes the samples of a recorded run.
-        user_values: What the user says of the samples, such as a reference; None for
-            nothing.
+        reference: As for ``FrontDoor.capture``; so are the three that follow.
+        id: The id of the first sample; "q7" gives the second one "q7#1".
+        metadata: Data of the user.
+        conversation: The name of the conversation.
         redact: The user's function that hides texts of a sample.
         samples_that_wait: Makes the samples of runs that were not made into samples
             yet, because a further run may belong to the same question. These runs are
@@ -190,7 +145,10 @@ class Captured(Generic[Run]):
         self,
         make_samples: Callable[[Run], Iterable[Sample]],
         *,
-        user_values: UserValues | None = None,
+        reference: str | tuple[str, ...] | list[str] | None = None,
+        id: str | None = None,  # noqa: A002  # the name of the sample's field
+        metadata: Mapping[str, Any] | None = None,
+        conversation: str | None = None,
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
@@ -211,7 +169,11 @@ class Captured(Generic[Run]):
         self._samples_of_waiting_runs = samples_that_wait
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
-        self._user_values = user_values or UserValues()  # such as a reference
+        # what the user says of the samples
+        self._reference = reference
+        self._id = id
+        self._metadata = dict(metadata or {})
+        self._conversation = conversation
         self._redaction = Redaction(redact, self.problems)
         self._runs_without_samples: list[Run] = []  # recorded since the last reading
         self._samples: list[Sample] = []
@@ -296,7 +258,19 @@ class Captured(Generic[Run]):
             sample: The sample.
             number: How many samples were made before it.
         """
-        return self._redaction.redact(self._user_values.apply_to(sample, number))
+        new_values: dict[str, Any] = {}
+        if self._reference is not None:
+            new_values["reference"] = self._reference
+        if self._id is not None:
+            new_values["id"] = self._id if number == 0 else f"{self._id}#{number}"
+        if self._metadata:
+            new_values["metadata"] = {**sample.metadata, **self._metadata}
+        if self._conversation is not None:
+            # the ledger lists the searches and tool calls of the conversation so far
+            ledger = sample.ledger or Ledger()
+            named = {"conversation": self._conversation}
+            new_values["ledger"] = ledger.model_copy(update=named)
+        return self._redaction.redact(sample_with(sample, new_values))
 
     def evaluate(
         self,

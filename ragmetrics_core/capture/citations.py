@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import (
     AskedTurn,
@@ -54,23 +53,12 @@ _CITING_FIELD = re.compile(
 _PLAIN = re.compile(r"\d{1,3}")
 
 
-@dataclass(frozen=True, slots=True)
-class CitationsFound:
-    """What is known of the citations of one answer.
-
-    Attributes:
-        citations: What it cites; None if that is not known.
-        why_unknown: One of the five reasons; "" if it is known.
-    """
-
-    citations: tuple[Citation, ...] | None = None
-    why_unknown: str = ""
-
-
 def cited_by(
     turn: AskedTurn, found_answer: FoundAnswer, found_evidence: FoundEvidence
-) -> CitationsFound:
+) -> tuple[tuple[Citation, ...] | None, str]:
     """Find out which contexts an answer cites.
+
+    Returns what it cites, None if that is not known, and why not: one of the five reasons.
 
     Args:
         turn: The question, and the calls that were made for it.
@@ -80,7 +68,7 @@ def cited_by(
     text = found_answer.text
     contexts = found_evidence.contexts or ()
     if text is None:
-        return CitationsFound(None, NOTHING_CITES)
+        return None, NOTHING_CITES
     writer = found_answer.writer
     reply = None if writer is None else turn.calls.replies.get(writer)
     marks = marks_in(text)
@@ -91,13 +79,20 @@ def cited_by(
         sources = writer.reply.cited_sources or ()
     may_have_searched = writer is not None and writer.may_have_searched
     if marks and (sources or may_have_searched):  # what they number is not told
-        return CitationsFound(None, OTHER_NOTATION)
+        return None, OTHER_NOTATION
     if sources:
         citations = _of_sources(text, sources, contexts)
-        return CitationsFound(citations, "" if citations else SEVERAL_CONTEXTS)
+        return citations, "" if citations else SEVERAL_CONTEXTS
 
-    # the one list of sources in a structured reply, if it holds numbers alone
-    lists = _lists_of_structure(() if reply is None else reply.values)
+    # what the fields of a structured reply that name sources hold
+    lists: list[list[object]] = []
+    values = () if reply is None else reply.values
+    for fields in [value for value in values if isinstance(value, Mapping)]:
+        for name, inner in fields.items():
+            if inner and _CITING_FIELD.search(str(name)):
+                is_list = isinstance(inner, (list, tuple))
+                lists.append(list(inner) if is_list else [inner])
+    # the one list, if it holds numbers alone
     numbers: list[str] | None = None
     if len(lists) == 1:
         numbers = [str(each) for each in lists[0] if type(each) in (int, str)]
@@ -105,38 +100,38 @@ def cited_by(
             numbers = None
     if not marks and numbers is None:
         is_other = bool(lists) or may_cite(text)
-        return CitationsFound(None, OTHER_NOTATION if is_other else NOTHING_CITES)
+        return None, OTHER_NOTATION if is_other else NOTHING_CITES
     numbering = None if writer is None else _numbering(writer, contexts)
     if numbering is None:
-        return CitationsFound(None, NO_NUMBERING)
+        return None, NO_NUMBERING
     written = () if reply is None else (reply.text, *reply.texts)
     answer = "".join(text.split())  # signs included
     if not any(answer == "".join(each.split()) for each in written):
-        return CitationsFound(None, CHANGED)
+        return None, CHANGED
 
     # 3. the numbers of a structured reply are those of the whole answer
     if not marks:
         if not set(numbers or ()) <= set(numbering):
-            return CitationsFound(None, SEVERAL_CONTEXTS)
+            return None, SEVERAL_CONTEXTS
         places = tuple(dict.fromkeys(numbering[number] for number in numbers or ()))
         citation = Citation(start=0, end=len(text), contexts=places)
-        return CitationsFound((citation,))
+        return (citation,), ""
 
     # 2. marks
     labels = {label for mark in marks for label in mark.labels}
     if cites_otherwise(text):
-        return CitationsFound(None, OTHER_NOTATION)
+        return None, OTHER_NOTATION
     if lists and set(numbers or ()) != labels:
-        return CitationsFound(None, SEVERAL_CONTEXTS)
+        return None, SEVERAL_CONTEXTS
     # an answer of an earlier turn has marks, which a model may repeat
     earlier = {said.content for said in turn.tree.history if said.role == "assistant"}
     prompt = () if writer is None else writer.prompt
     earlier |= {message.text for message in prompt if message.role == "assistant"}
     earlier -= {each.text for each in turn.calls.replies.values()}
     if any(map(marks_in, earlier)):
-        return CitationsFound(None, SEVERAL_CONTEXTS)
+        return None, SEVERAL_CONTEXTS
     read = read_citations(text, numbering).citations
-    return CitationsFound(read, "" if read else OTHER_NOTATION)
+    return read, "" if read else OTHER_NOTATION
 
 
 def _of_sources(
@@ -229,18 +224,3 @@ def _labels_of_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> list[str
     """Return the labels of the lines that begin with one."""
     matches = [pattern.match(line.lstrip(_BEFORE_LABEL)) for line in lines]
     return [match.group(1) for match in matches if match is not None]
-
-
-# 3. The numbers of a structured reply
-
-
-def _lists_of_structure(values: Iterable[object]) -> list[list[object]]:
-    """List what the fields of a structured reply that name sources hold."""
-    lists: list[list[object]] = []
-    for value in values:
-        fields = value.items() if isinstance(value, Mapping) else ()
-        for name, inner in fields:
-            if inner and _CITING_FIELD.search(str(name)):
-                is_list = isinstance(inner, (list, tuple))
-                lists.append(list(inner) if is_list else [inner])
-    return lists

@@ -143,9 +143,8 @@ class _Reading:
         notes = None
         if retrieved is not None:
             notes = [self._note(each, self._context_of(each)) for each in retrieved]
-        if (
-            self.evidence_from != "named"
-        ):  # of what the user named only that is in doubt
+        # of what the user named only that is in doubt
+        if self.evidence_from != "named":
             self._doubts = [*self._passages.doubts, *self._doubts]
         return FoundEvidence(
             contexts=self.contexts,
@@ -263,7 +262,10 @@ class _Reading:
 
     def _prompt_texts(self, readers: Iterable[Node]) -> list[PromptText]:
         """List what calls were shown, each message once, with what else may stand in it."""
-        always_known = list(self._turn.texts_besides_documents)
+        tree = self._turn.tree
+        always_known = [self._turn.question or ""]
+        always_known += [message.content for message in tree.history]
+        always_known += tree.instructions
         replies: set[str] = set()
         for reply in self._calls.replies.values():
             replies |= reply.letters

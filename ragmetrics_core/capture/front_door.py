@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
-from ragmetrics_core.capture.captured import Captured, Redact, UserValues
+from ragmetrics_core.capture.captured import Captured, Redact
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import FieldPlace, Overrides
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.data import CaptureNotes, Sample
+from ragmetrics_core.data import Sample
 
 if TYPE_CHECKING:
     from ragmetrics_core.capture.background import BackgroundEvaluator
@@ -61,19 +61,7 @@ class FrontDoor(Generic[Run]):
         from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        def samples_noting_problems(tree: Tree, overrides: Overrides) -> list[Sample]:
-            samples = samples_of(tree, overrides)
-            for sample in samples:
-                notes = sample.capture or CaptureNotes()
-                for warning in notes.warnings:
-                    is_of_place = warning.startswith(overrides.places)
-                    if is_of_place and warning not in problems.counts:
-                        problems.note(warning)
-            return samples
-
-        return Turns(
-            self.trees, samples_noting_problems, overrides, problems, self.hint
-        )
+        return Turns(self.trees, samples_of, overrides, problems, self.hint)
 
     @contextmanager
     def capture(
@@ -148,12 +136,14 @@ class FrontDoor(Generic[Run]):
             question,
             keep_prompts,
         )
-        user_values = UserValues(reference, id, dict(metadata or {}), conversation)
         sample_maker = self.turns(overrides, Problems())
         sample_maker.share_with_conversation(conversation, redact)
         captured = Captured(
             sample_maker.add,
-            user_values=user_values,
+            reference=reference,
+            id=id,
+            metadata=metadata,
+            conversation=conversation,
             redact=redact,
             samples_that_wait=sample_maker.samples_that_wait,
             as_judge=self.as_judge,

@@ -186,10 +186,9 @@ def history_of_prompts(
             no history.
     """
     nodes = list(root.walk())
-    shown_replies = []
-    for node in nodes:
-        if node.prompt and any(each.role == "assistant" for each in node.prompt):
-            shown_replies.append(node)
+    shown_replies = [
+        node for node in nodes if any(m.role == "assistant" for m in node.prompt)
+    ]
     if not shown_replies:
         return ()
 

@@ -208,7 +208,16 @@ class Passages:
         What was asked nothing, and only made documents of a tool's text, is no retriever.
         """
         if call.kind == "retriever" and call.query is None and call.documents:
-            return not all(map(self._is_of_text, call.documents))
+            keys = map(self.identity, call.documents)
+            finders = [
+                self.by_identity[key].found_by
+                for key in keys
+                if key in self.by_identity
+            ]
+            are_texts = all(
+                each.kind == "tool" and each.documents is None for each in finders
+            )
+            return len(finders) < len(call.documents) or not are_texts
         if call.kind != "tool" or self._documents_at_hand(call):
             return call.kind == "retriever"
         _, *inner_calls = call.walk()
@@ -216,13 +225,6 @@ class Passages:
             inner.kind != "retriever" and inner.documents is None
             for inner in inner_calls
         )
-
-    def _is_of_text(self, document: Document) -> bool:
-        """Whether a tool found a document that gave no documents, but a text."""
-        passage = self.by_identity.get(self.identity(document))
-        if passage is None:
-            return False
-        return passage.found_by.kind == "tool" and passage.found_by.documents is None
 
     def _documents_at_hand(self, call: Node) -> list[Document]:
         """List what a call was given, and what the calls inside it returned."""

@@ -31,6 +31,7 @@ from ragmetrics_core.data import (
 FieldPlace = str | Callable[[Any], Any]
 """Where the user says that a field stands: a key, a path, or a callable."""
 
+_PLACES = ("question_from", "contexts_from", "answer_from")  # that the user names
 QUESTION_KEYS = (
     "question",
     "query",
@@ -87,7 +88,7 @@ class Overrides:
 
     def __post_init__(self) -> None:
         """Raise ``SettingError`` for a place or names of another type."""
-        for name in ("question_from", "contexts_from", "answer_from"):
+        for name in _PLACES:
             place = getattr(self, name)
             is_path = place is None or isinstance(place, str)
             if not is_path and not callable(place):
@@ -104,8 +105,7 @@ class Overrides:
     @property
     def places(self) -> tuple[str, ...]:
         """The places that the user names, as messages name them: "answer_from='body'"."""
-        fields = ("question_from", "contexts_from", "answer_from")
-        places = [(name, getattr(self, name)) for name in fields]
+        places = [(name, getattr(self, name)) for name in _PLACES]
         return tuple(f"{name}={name_of(each)}" for name, each in places if each)
 
     def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:
@@ -234,10 +234,11 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
         question = question_in(value.get(key), depth=depth - 1)
         if question:
             return question
-    text_by_key: dict[object, str] = {}
-    for key, text in value.items():
-        if isinstance(text, str) and text.strip():
-            text_by_key[key] = text
+    text_by_key = {
+        key: text
+        for key, text in value.items()
+        if isinstance(text, str) and text.strip()
+    }
     # {"topic": "bridges", "k": 3}: its only text; of several texts none is surely asked
     if text_by_key:
         if len(text_by_key) > 1:
@@ -334,11 +335,9 @@ def _last_answer(messages: tuple[Message, ...]) -> str | None:
         is_reply = message.role == "assistant" and not message.tool_calls
         if is_reply and message.text.strip():
             return message.text
-    if not messages:
-        return None
-    last_message = messages[-1]
-    if last_message.role == "tool" and last_message.text.strip():
-        return last_message.text
+    for message in messages[-1:]:
+        if message.role == "tool" and message.text.strip():
+            return message.text
     return None
 
 

@@ -105,42 +105,6 @@ class ProviderSearch:
     documents: tuple[Document, ...] = field(default=(), repr=False)
     is_told: bool = False
 
-    def node(self, call: Node) -> Node:
-        """Return it as a call below the call of the model.
-
-        It counts as ended when the model's call began: what it found was there when the
-        model wrote its answer.
-        """
-        return Node(
-            "retriever",
-            self.name,
-            call.began,
-            call.began,
-            query=self.query,
-            documents=self.documents if self.documents or self.is_told else None,
-            by_provider=True,
-            evidence_not_recorded=(
-                () if self.is_told else (_NOT_TOLD.format(self.name),)
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderEvidence:
-    """What one reply tells of the searches of the provider.
-
-    Attributes:
-        searches: The searches, in their order.
-        citations: The sources that the provider names for parts of the reply.
-    """
-
-    searches: tuple[ProviderSearch, ...] = ()
-    citations: tuple[CitedSource, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether the reply tells of anything."""
-        return bool(self.searches or self.citations)
-
 
 def evidence_in_reply(*places: object) -> ProviderEvidence:
     """Read what a provider found from the mappings of one reply.
@@ -160,13 +124,17 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
         >>> search.name, search.query, [document.text for document in search.documents]
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
-    reply = _ReplyBeingRead()
+    evidence = ProviderEvidence()
     for place in places:
         if isinstance(place, Mapping):
-            reply.read(place)
+            evidence.read(place)
             if place.get("object") == "response" and "output" not in place:
-                reply.read_tools(place)
-    return reply.evidence()
+                # of OpenAI's response, where a framework dropped its output
+                kinds = [each.get("type") for each in _objects_at(place, "tools")]
+                for kind in kinds:
+                    if kind and str(kind) not in _TOOLS_OF_APPLICATION:
+                        evidence.unread.append(str(kind))
+    return evidence
 
 
 def may_tell_of_search(chunk: object) -> bool:
@@ -176,25 +144,40 @@ def may_tell_of_search(chunk: object) -> bool:
     the provider's own search, or a tool of the application. Chunks are not put together:
     what was found stays unknown, if the last chunk does not hold it.
     """
-    reply = _ReplyBeingRead()
-    reply.read(chunk)
+    evidence = ProviderEvidence()
+    evidence.read(chunk)
     kinds = [*_values_at(chunk, "type"), *_values_at(chunk, "delta.type")]
-    return "input_json_delta" in kinds or bool(reply.evidence())
+    return "input_json_delta" in kinds or bool(evidence)
 
 
 @dataclass(slots=True)
-class _ReplyBeingRead:
-    """What was read of one reply so far.
+class ProviderEvidence:
+    """What one reply tells of the searches of the provider, as far as it was read.
 
     Attributes:
-        searches: The searches that are told in a form of the table.
+        told: The searches that are told in a form of the table.
         citations: The sources that the provider names for parts of the reply.
         unread: Names of whatever else tells of a search.
     """
 
-    searches: list[ProviderSearch] = field(default_factory=list)
+    told: list[ProviderSearch] = field(default_factory=list)
     citations: list[CitedSource] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether the reply tells of anything."""
+        return bool(self.searches or self.citations)
+
+    @property
+    def searches(self) -> list[ProviderSearch]:
+        """All searches, those that are told first."""
+        # a stream tells once more that a search has ended
+        others = [
+            ProviderSearch(name)
+            for name in dict.fromkeys(self.unread)
+            if not any(search.name in name for search in self.told)
+        ]
+        return [*self.told, *others]
 
     def read(self, value: object, depth: int = _DEEPEST) -> None:
         """Read any value of a reply, and the blocks inside it."""
@@ -257,8 +240,8 @@ class _ReplyBeingRead:
         queries = list(dict.fromkeys(_texts_at(block, form.queries)))
         query = compact(queries) if queries[1:] else next(iter(queries), None)
         search = ProviderSearch(form.name, query, tuple(documents), is_told)
-        if search not in self.searches:
-            self.searches.append(search)
+        if search not in self.told:
+            self.told.append(search)
         # which results Gemini names for which parts of the reply
         for support in _objects_at(block, "grounding_supports"):
             part = next(_texts_at(support, "segment.text"), None)
@@ -267,22 +250,6 @@ class _ReplyBeingRead:
                 result = results[index] if is_there else None
                 quote = next(_texts_at(result, form.text), None)
                 self.citations.append(CitedSource(_names_of(result), quote, part))
-
-    def read_tools(self, response: Fields) -> None:
-        """Read the tools of OpenAI's response, where a framework dropped its output."""
-        for tool in _objects_at(response, "tools"):
-            kind = str(tool.get("type") or "function")
-            if kind not in _TOOLS_OF_APPLICATION:
-                self.unread.append(kind)
-
-    def evidence(self) -> ProviderEvidence:
-        """Sum up what was read of the whole reply."""
-        searches = list(self.searches)
-        for name in dict.fromkeys(self.unread):
-            # a stream tells once more that a search has ended
-            if not any(search.name in name for search in self.searches):
-                searches.append(ProviderSearch(name))
-        return ProviderEvidence(tuple(searches), tuple(self.citations))
 
 
 # Into the tree
@@ -305,10 +272,10 @@ def add_provider_evidence(
     """
     evidence = evidence_in_reply(*places)
     if call.reply is not None and evidence.citations:
-        call.reply = replace(call.reply, cited_sources=evidence.citations)
+        call.reply = replace(call.reply, cited_sources=tuple(evidence.citations))
     if any(child.by_provider for child in call.children):
         return
-    searches = list(evidence.searches)
+    searches = evidence.searches
     # what the model was shown of it, as the result of a tool
     texts = [document.text for search in searches for document in search.documents]
     if texts:
@@ -320,7 +287,17 @@ def add_provider_evidence(
     is_told = all(search.is_told for search in searches)
     if is_told and _cites_unseen(evidence, call.prompt):
         searches.append(ProviderSearch("cited sources"))
-    call.children += [search.node(call) for search in searches]
+    for search in searches:
+        # It counts as ended when the model's call began: what it found was there when the
+        # model wrote its answer.
+        node = Node(
+            "retriever", search.name, call.began, call.began, query=search.query
+        )
+        node.by_provider = True
+        node.documents = search.documents or (() if search.is_told else None)
+        if not search.is_told:
+            node.evidence_not_recorded = (_NOT_TOLD.format(search.name),)
+        call.children.append(node)
     if not is_told:
         call.may_have_searched = True
 

@@ -120,17 +120,6 @@ class _Message:
         """Whether nobody took any of these letters."""
         return self.taken.find(1, start, end) < 0
 
-    def is_in_known(self, start: int, end: int) -> bool:
-        """Whether a place lies inside of a known text."""
-        return any(first <= start and end <= last for first, last in self.known_places)
-
-    def owner_of(self, start: int, end: int) -> int | None:
-        """Return the candidate whose place holds another place; None without one."""
-        for first, last, owner in self.owners:
-            if first <= start and end <= last:
-                return owner
-        return None
-
     def take(self, start: int, end: int, owner: int) -> None:
         """Give a place to a candidate."""
         self.taken[start:end] = b"\1" * (end - start)
@@ -334,8 +323,14 @@ class _Search:
             for start, end in message.known_places:
                 message.taken[start:end] = b"\1" * (end - start)
         for number in dict.fromkeys(number for _, _, number, _ in claims):
-            if self.showings[number].extent == "not":
-                self._find_parts(number)
+            if self.showings[number].extent != "not":
+                continue
+            texts = self._candidates[number].texts
+            in_part = [self._in_part(number, text) for text in texts]
+            showing, places = max(in_part, key=lambda each: each[0].sureness)
+            self.showings[number] = showing
+            for message, start, end in places:
+                message.take(start, end, number)
 
     def _whole(self, number: int, text: str) -> Showing:
         """Return how a text stands whole in the messages: shown, quoted or inside another."""
@@ -351,7 +346,8 @@ class _Search:
         owner: int | None = None
         for message in self._messages:
             for start, end in message.places_of(letters):
-                if message.is_in_known(start, end):
+                known = message.known_places
+                if any(first <= start and end <= last for first, last in known):
                     source_start, _ = message.form.place_in_source(start, end)
                     known_place = known_place or (message.number, source_start)
                 elif message.is_free(start, end):
@@ -363,7 +359,12 @@ class _Search:
                     last_place = (message.number, source_start)
                     first_place = first_place or last_place
                 elif owner is None:
-                    owner = message.owner_of(start, end)
+                    owners = (
+                        each
+                        for first, last, each in message.owners
+                        if first <= start and end <= last
+                    )
+                    owner = next(owners, None)
         if first_place is not None:
             doubt = "" if is_one_entry else "short_text"
             extent: Extent = "whole" if is_one_entry else "unknown"
@@ -378,15 +379,6 @@ class _Search:
         if list_number == 0:  # the last list holds it: perhaps it was shown
             return Showing("unknown", text, known_place, "short_text")
         return Showing("unknown", doubt="short_text")
-
-    def _find_parts(self, number: int) -> None:
-        """Find parts of a candidate that is not shown whole."""
-        in_part = [
-            self._in_part(number, text) for text in self._candidates[number].texts
-        ]
-        self.showings[number], places = max(in_part, key=lambda each: each[0].sureness)
-        for message, start, end in places:
-            message.take(start, end, number)
 
     def _in_part(
         self, number: int, text: str

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, get_args
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.data import Context, EvidenceCall, SettingError, Turn
 
-SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
+_SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 
 # a shorter text stands in metadata by chance
 _SHORTEST_PIECE = 16
@@ -54,12 +54,16 @@ class Document:
 
     @classmethod
     def scored_by_metadata(
-        cls, text: str, name: str | None, metadata: Mapping[str, Any]
+        cls,
+        text: str,
+        name: str | None,
+        metadata: Mapping[str, Any],
+        score: object = None,
     ) -> Self:
-        """Make a document whose score is the first number under a usual name in its metadata."""
+        """Make a document with its score, or the first number under a usual name in its metadata."""
         numbers = [
             value
-            for value in map(metadata.get, SCORE_KEYS)
+            for value in (score, *map(metadata.get, _SCORE_KEYS))
             if isinstance(value, Real) and not isinstance(value, bool)
         ]
         return cls(text, name, float(numbers[0]) if numbers else None, metadata)
@@ -73,10 +77,8 @@ class Document:
         """
         if self.id is not None:
             return ("id", self.id, self.text)
-        metadata = []
-        for name, value in self.metadata.items():
-            if name not in SCORE_KEYS:
-                metadata.append((name, repr(value)))
+        names = self.metadata.keys() - set(_SCORE_KEYS)
+        metadata = [(name, repr(self.metadata[name])) for name in names]
         return ("text", repr(sorted(metadata)), self.text)
 
     @property

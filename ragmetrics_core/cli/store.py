@@ -103,13 +103,17 @@ def _batches(options: argparse.Namespace) -> int:
     # OpenAI, and the address that is named here or in the environment; the file of
     # replies names none.
     endpoint = endpoint_of_arguments(options.api_base, options.api_key_env)
-    services = [
-        OpenAICompatibleModel.named(
-            "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
-        )
-    ]
     if endpoint.address:
-        services.insert(0, OpenAICompatibleModel.named("batches"))
+        services = [
+            OpenAICompatibleModel.named("batches"),
+            OpenAICompatibleModel.named(
+                "batches", api_base=endpoint.address, api_key_env=endpoint.key_variable
+            ),
+        ]
+    else:
+        services = [
+            OpenAICompatibleModel.named("batches", api_key_env=endpoint.key_variable)
+        ]
     with closing(ParkingStore(SqliteStore(path), services)) as parking:
         look_at_batches = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"

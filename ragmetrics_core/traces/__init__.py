@@ -1,6 +1,6 @@
 """Samples from the traces that instrumentations record; no tracing SDK is imported.
 
-The stages: ``grouping`` reads the spans of a trace, ``dialects`` and ``span_values`` say
+The stages: ``reader`` reads the spans of a trace, ``dialects`` and ``span_values`` say
 what each span tells, ``span_trees`` puts them inside one another, and makes the trees
 that the capture reads. Every name is imported at its first use.
 """

@@ -166,11 +166,11 @@ def switches_of(dialects: Collection[str]) -> dict[str, str]:
 
     Dialects that always record texts have no switch.
     """
-    switches = {}
-    for dialect, names in DIALECTS.items():
-        if dialect in dialects and "switch" in names:
-            switches[dialect] = names["switch"]
-    return switches
+    return {
+        dialect: names["switch"]
+        for dialect, names in DIALECTS.items()
+        if dialect in dialects and "switch" in names
+    }
 
 
 def session_of(attributes: Mapping[str, Any]) -> str | None:
@@ -178,10 +178,8 @@ def session_of(attributes: Mapping[str, Any]) -> str | None:
 
     None if it names none.
     """
-    fields = {}
-    for key, value in attributes.items():
-        if conversation_name(key):
-            fields[key] = plain(value)
+    names = filter(conversation_name, attributes)
+    fields = {name: plain(attributes[name]) for name in names}
     fields["metadata"] = mapping(plain(attributes.get("metadata")))
     conversation = conversation_in(fields)
     if conversation is None:

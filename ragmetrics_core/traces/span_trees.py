@@ -212,11 +212,8 @@ _ABANDONED = "the stream was abandoned before its end"
 
 
 _ASKED_IN_PROMPT = Doubt("question_guessed")
-
-
-_FIELD_OF_OBJECT = re.compile(
-    r"\w+=['\"]"
-)  # of an object that was recorded as its text
+# of an object that was recorded as its text
+_FIELD_OF_OBJECT = re.compile(r"\w+=['\"]")
 
 
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
@@ -395,18 +392,11 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     # Documents without text: those with an id once each, as they may stand in several
     # calls. Of those without one the retrievers' are counted, and one if only other
     # calls hold any.
-    ids: dict[str, None] = {}  # an ordered set
-    some_lack_id = False
-    for node in tree.root.walk():
-        for document in node.documents or ():
-            if document.text:
-                continue
-            if document.id is None:
-                some_lack_id = True
-            else:
-                ids[document.id] = None
+    found = chain.from_iterable(node.documents or () for node in tree.root.walk())
+    without_text = [document for document in found if not document.text]
+    ids = dict.fromkeys(each.id for each in without_text if each.id is not None)
     n_without_id = 0
-    if some_lack_id:
+    if any(each.id is None for each in without_text):
         n_without_id = max(1, _n_found_without_text_and_id(tree.root))
     names = [*ids, *[None] * n_without_id]
     if names:  # a call that had no others: its documents are then not known
@@ -585,7 +575,17 @@ def node_of(call: Call, reading: Reading) -> Node:
     )
     match node.kind:
         case "model":
-            _fill_model(node, reading)
+            # the longer one is whole; the other may be cut, or hold the last message alone
+            node.prompt = max(
+                reading.prompt,
+                messages_in(reading.input),
+                key=lambda messages: sum(len(message.text) for message in messages),
+            )
+            node.model = reading.model
+            replies = reading.replies
+            if not any(reply.text or reply.tool_calls for reply in replies):
+                replies = replies_in(reading.output)
+            node.reply = replies[0] if replies else None
             unrecorded_evidence_of(call.span.attributes).add_to(node)
         case "retriever" | "reranker":
             _fill_retriever(node, reading)
@@ -629,22 +629,6 @@ def _children(call: Call) -> list[Node]:
                 else:
                     child.children.append(inner)
     return children
-
-
-def _fill_model(node: Node, reading: Reading) -> None:
-    """Write into a call of a model its prompt, its name and its first reply."""
-    messages_of_input = messages_in(reading.input)
-    # the longer one is whole; the other may be cut, or hold the last message alone
-    node.prompt = max(
-        reading.prompt,
-        messages_of_input,
-        key=lambda messages: sum(len(message.text) for message in messages),
-    )
-    node.model = reading.model
-    replies = reading.replies
-    if not any(reply.text or reply.tool_calls for reply in replies):
-        replies = replies_in(reading.output)
-    node.reply = replies[0] if replies else None
 
 
 def _fill_retriever(node: Node, reading: Reading) -> None:

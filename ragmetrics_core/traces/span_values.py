@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import Document, Message, ToolCall
-from ragmetrics_core.capture.tree import SCORE_KEYS
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import (
     CALL_PARTS,
@@ -119,18 +118,8 @@ def recorded_document(
     """
     fields = mapping(decode(metadata))
     metadata_by_name = {str(key): value for key, value in fields.items()}
-    first_number = None
-    candidates = [score, *map(metadata_by_name.get, SCORE_KEYS)]
-    for candidate in candidates:
-        if isinstance(candidate, (int, float)):
-            first_number = float(candidate)
-            break
-    return Document(
-        text=str(text or ""),
-        id=None if name is None else str(name),
-        score=first_number,
-        metadata=metadata_by_name,
-    )
+    id_ = None if name is None else str(name)
+    return Document.scored_by_metadata(str(text or ""), id_, metadata_by_name, score)
 
 
 def _document(value: object) -> Document | None:

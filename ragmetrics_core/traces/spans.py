@@ -85,8 +85,8 @@ class Span:
     end: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: str | None = field(default=None, repr=False)
-    remote: bool = False  # its parent is a span of another process
-    dropped: int = 0  # attributes and events that the SDK left out at its limit
+    remote: bool = False
+    dropped: int = 0
 
 
 class UnknownForm(Exception):
@@ -154,13 +154,14 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
     span without a parent has no "parent_id". The span's own ``to_json`` would take
     several times as long, and slow down the application that is watched.
     """
-    attributes = {}
-    for key, value in span.attributes.items():
-        # JSON has lists where the SDK has tuples
-        attributes[key] = list(value) if isinstance(value, tuple) else value
-    events = []
-    for event in span.events:
-        events.append({"name": event.name, "attributes": event.attributes})
+    # JSON has lists where the SDK has tuples
+    attributes = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in span.attributes.items()
+    }
+    events = [
+        {"name": event.name, "attributes": event.attributes} for event in span.events
+    ]
     fields = {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",
@@ -330,10 +331,11 @@ def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
         return _otlp_attributes(attributes)
     if "run_type" in fields:
         return _langsmith_attributes(fields)
-    columns = {}
-    for key, value in fields.items():
-        if key.startswith("attributes."):
-            columns[key.removeprefix("attributes.")] = value
+    columns = {
+        key.removeprefix("attributes."): value
+        for key, value in fields.items()
+        if key.startswith("attributes.")
+    }
     kind = fields.get("span_kind")
     if isinstance(attributes, Mapping) or kind or columns:
         # Phoenix: by their flat names, with the span's kind
@@ -346,10 +348,7 @@ def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
     """The attributes of a span of OTLP, which writes a list of keys and values."""
-    values = {}
-    for attribute in attributes:
-        values[attribute["key"]] = _otlp_value(attribute.get("value"))
-    return values
+    return {each["key"]: _otlp_value(each.get("value")) for each in attributes}
 
 
 def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -413,10 +412,9 @@ def _error(fields: Mapping[str, Any]) -> str | None:
     status = fields.get("status")
     if not isinstance(status, Mapping):
         status = {"code": fields.get("status_code"), "message": fields.get("error")}
-    last_exception: Mapping[str, Any] = {}
-    for event in fields.get("events") or ():
-        if event.get("name") == "exception":
-            last_exception = event
+    events = fields.get("events") or ()
+    exceptions = [event for event in events if event.get("name") == "exception"]
+    last_exception = exceptions[-1] if exceptions else {}
     exception = _attributes({"attributes": last_exception.get("attributes") or {}})
     full_name = str(exception.get("exception.type") or "")
     _, _, kind = full_name.rpartition(".")

@@ -142,36 +142,27 @@ class _OtlpResponses:
         if not 200 <= answer.status_code < 300:
             return f"HTTP {answer.status_code}, and a redirect is not followed"
         try:
-            rejected = self._n_rejected(answer)
+            # A page of HTML is refused even if it is empty: a proxy or a wrong address
+            # answers so. An answer of OTLP may be empty, JSON, or its binary form.
+            content_type, _, _ = answer.headers.get("Content-Type", "").partition(";")
+            kind = content_type.strip().casefold()
+            if kind == "text/html" or (answer.content and kind not in _OTLP_KINDS):
+                raise ValueError(kind)
+            message = self._message_class()
+            if kind == "application/json" and answer.content:
+                json_format = import_extra(
+                    "google.protobuf.json_format", "otel", "this target"
+                )
+                body = answer.json()
+                if not isinstance(body, dict):
+                    raise ValueError(kind)
+                json_format.ParseDict(body, message)
+            else:
+                message.ParseFromString(answer.content)
+            rejected = int(getattr(message.partial_success, self._rejected_field))
         except Exception as error:  # noqa: BLE001  # whatever a parser raises for what is no answer of OTLP
             return f"the answer is not one of OTLP ({type(error).__name__})"
         return f"{rejected} of its outcomes were rejected" if rejected else ""
-
-    def _n_rejected(self, answer: Any) -> int:
-        """How many records an endpoint did not take.
-
-        The answer may be empty, JSON, or the binary form of OTLP. A page of HTML is
-        refused even if it is empty: a proxy or a wrong address answers so.
-
-        Raises:
-            ValueError: If the answer is not one of OTLP.
-        """
-        content_type, _, _ = answer.headers.get("Content-Type", "").partition(";")
-        kind = content_type.strip().casefold()
-        if kind == "text/html" or (answer.content and kind not in _OTLP_KINDS):
-            raise ValueError(kind)
-        message = self._message_class()
-        if kind == "application/json" and answer.content:
-            json_format = import_extra(
-                "google.protobuf.json_format", "otel", "this target"
-            )
-            body = answer.json()
-            if not isinstance(body, dict):
-                raise ValueError(kind)
-            json_format.ParseDict(body, message)
-        else:
-            message.ParseFromString(answer.content)
-        return int(getattr(message.partial_success, self._rejected_field))
 
 
 class OpenTelemetry(Sink):

@@ -29,7 +29,6 @@ from ragmetrics_core.capture import (
     WatchSettings,
     guard_hook,
 )
-from ragmetrics_core.capture.captured import UserValues
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.data.errors import RowError, SettingError
@@ -388,9 +387,7 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
             return rest
 
     pairs = Pairs()
-    captured = Captured(
-        pairs.add, samples_that_wait=pairs.rest, user_values=UserValues(id="a")
-    )
+    captured = Captured(pairs.add, samples_that_wait=pairs.rest, id="a")
     for run in ("q1", "a1", "q2"):
         captured.record(run)
     assert [(sample.id, sample.answer) for sample in captured.samples] == [

@@ -965,7 +965,7 @@ def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it():
 
 
 def test_what_is_kept_of_a_long_conversation_is_bounded(monkeypatch):
-    monkeypatch.setattr("ragmetrics_core.capture.conversations._MOST_CALLS", 20)
+    monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_CALLS", 20)
     runs = (turn_of(f"Question {n}?", P, conversation_id="a") for n in range(30))
     *_, last = played(*runs)
     assert numbered(last) == ("a", 30, [*range(10, 31)])

@@ -140,7 +140,7 @@ class Freeing(Sink):
 def test_a_sink_with_a_full_queue_is_flushed_and_each_lost_result_counted(
     how, monkeypatch
 ):
-    monkeypatch.setattr("ragmetrics_core.capture.sinks.FLUSH_SECONDS", 600)
+    monkeypatch.setattr("ragmetrics_core.capture.background.FLUSH_SECONDS", 600)
     buffering = Buffering()
     # flushed one after the other: when the second one frees the first, its queue is full
     freeing = Freeing(buffering)
@@ -339,7 +339,7 @@ def test_a_sink_without_a_write_of_its_own_cannot_be_made():
 
 
 def test_a_sink_is_flushed_while_the_application_runs(monkeypatch):
-    monkeypatch.setattr("ragmetrics_core.capture.sinks.FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr("ragmetrics_core.capture.background.FLUSH_SECONDS", 0.05)
     calls, flushed = [], threading.Event()
 
     class Noting(Kept):
@@ -362,7 +362,7 @@ def test_a_sink_is_flushed_while_the_application_runs(monkeypatch):
 
 
 def test_a_sink_that_is_never_idle_is_flushed_as_well(monkeypatch):
-    monkeypatch.setattr("ragmetrics_core.capture.sinks.FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr("ragmetrics_core.capture.background.FLUSH_SECONDS", 0.01)
     calls = []
     all_queued = threading.Event()
 

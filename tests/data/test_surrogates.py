@@ -11,7 +11,7 @@ from lanes import crossed
 from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, Scored, evaluate, metric
-from ragmetrics_core.capture.sinks import JsonlSink
+from ragmetrics_core.capture.background import JsonlSink
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefined
 from ragmetrics_core.labelling.labels import draw
