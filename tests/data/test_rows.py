@@ -374,6 +374,12 @@ def test_a_history_in_one_text_is_refused_and_never_dropped(name, text):
         Sample.from_row({"question": Q, name: text})
 
 
+SHOWN = [
+    {"type": "document", "source": {"type": "text", "data": "Ben paid for it."}},
+    {"document": {"name": "x", "source": {"text": "Ben paid for it."}}},
+    {"type": "tool_result", "tool_use_id": "t", "content": "Ben was asked first."},
+]
+
 EARLIER = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Who keeps the ferry?"},
@@ -391,6 +397,15 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
     "LangGraph": {"input": {"messages": ANSWERED}, "output": {"messages": ANSWERED}},
     "a reply with the whole talk": {"question": Q, "output": {"messages": ANSWERED}},
     "a reply alone": {"output": {"messages": ANSWERED}},
+    "what was shown beside what was said": {
+        "question": [
+            *NOW[:-1],
+            {"role": "user", "content": [*SHOWN[:2], {"type": "text", "text": Q}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "name": "search"}]},
+            {"role": "user", "content": SHOWN[2:]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Anna."}]},
+        ],
+    },
     "an empty history": {"question": ANSWERED, "history": [], "answer": None},
     "from and value": {
         "conversations": "c7",

@@ -137,14 +137,20 @@ def reranker_with(**output: Any) -> Told:
     )
 
 
-def with_ids() -> Told:
+def with_ids(**more: object) -> Told:
     documents = {
         f"retrieval.documents.{n}.document.{name}": value
         for n, text in enumerate(TEXTS)
         for name, value in (("content", text), ("id", f"d{n}"))
     }
     kind = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
-    return span("search", "chain", 2, 3, **kind, **documents)
+    return span("search", "chain", 2, 3, **kind, **documents, **more)
+
+
+@pytest.mark.parametrize(("told", "score"), [(0.5, 0.5), (1, 1.0), (True, None)])
+def test_the_score_of_a_document_is_a_number(told, score):
+    sample = sample_of(with_ids(**{"retrieval.documents.0.document.score": told}))
+    assert sample.known_contexts[0].score == score
 
 
 @pytest.mark.parametrize("shown", [[WELL, MILL], [WELL]])
