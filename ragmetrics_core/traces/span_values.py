@@ -194,9 +194,13 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     text = text_of_content(content)
     # Some providers write the result of a tool into a message of the user, which holds
     # nothing else. Of several results the first one counts.
-    are_results = [mapping(part).get("type") == "tool_call_response" for part in parts]
+    are_results = [
+        mapping(part).get("type") in ("tool_call_response", "tool_result")
+        for part in parts
+    ]
     if parts and all(are_results):
-        call_id = own_fields.get("tool_call_id", mapping(parts[0]).get("id"))
+        ids = _first_of(mapping(parts[0]), ("id", "tool_use_id"))
+        call_id = own_fields.get("tool_call_id", ids)
         return _tool_message(text, tool_calls, {**fields, "tool_call_id": call_id})
     if role == "tool":
         return _tool_message(text, tool_calls, fields)

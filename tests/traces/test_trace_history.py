@@ -69,6 +69,35 @@ def test_turns_of_the_first_prompt_are_history_in_doubt(prompt, names_conversati
     assert "may be examples" in str(sample.capture)
 
 
+def test_what_tools_returned_in_messages_of_the_user_is_no_turn():
+    """As Anthropic's API has it."""
+
+    def observed(id_: str, kind: str, **more: object) -> dict[str, object]:
+        parent = None if kind == "SPAN" else "r"
+        call = {"id": id_, "traceId": "t", "parentObservationId": parent, "type": kind}
+        return {**call, "startTime": f"2026-01-01T00:00:0{len(id_)}Z", **more}
+
+    def returned(text: str) -> list[dict[str, object]]:
+        use = {"type": "tool_use", "id": "c", "name": "search", "input": {"q": text}}
+        result = {"type": "tool_result", "tool_use_id": "c", "content": text}
+        return [
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [result]},
+        ]
+
+    earlier = [{"role": role, "content": text} for role, text in EARLIER]
+    question = {"role": "user", "content": QUESTION}
+    prompt = [earlier[0], *returned("A monk."), earlier[1], question, *returned(GATE)]
+    reply = {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}
+    trace = [
+        observed("r", "SPAN", input=QUESTION, output=ANSWER),
+        observed("se", "RETRIEVER", input="gate", output=[GATE]),
+        observed("mod", "GENERATION", input=prompt, output=reply),
+    ]
+    (sample,) = samples_from_spans([{"data": trace}])
+    assert (sample.question, said(sample)) == (QUESTION, EARLIER)
+
+
 ASKED, REPLIED = (text for _, text in EARLIER)
 
 
