@@ -5,6 +5,7 @@ facts and earlier turns.
 """
 
 import ast
+import json
 import math
 import re
 import shlex
@@ -80,6 +81,7 @@ _LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
+_MESSAGES_BEGIN = re.compile(r'\s*\[?\s*\{\s*"(?:role|messages)"\s*:')
 # What ``str()`` makes of an object or of a list of some: a class with its fields, or, as
 # pydantic does, fields alone. Its strings are cut to "''" before: no prose is left, so
 # behind a blank stands the name of a field, or before it a comma.
@@ -385,6 +387,23 @@ def looks_like_list(value: Any) -> bool:
     # before the first closing bracket inside there must be one that it closes
     before, is_inside, _ = text[1:-1].partition(closing)
     return not is_inside or opening in before
+
+
+def refuse_cut_messages(value: Any, field: str) -> None:
+    """Refuse a text that begins as messages in JSON, and breaks off in them.
+
+    Words may follow on messages, as where somebody asks what is wrong with them.
+
+    Raises ``RowError``.
+    """
+    if isinstance(value, str) and _MESSAGES_BEGIN.match(value):
+        try:
+            json.JSONDecoder().raw_decode(value.lstrip())
+        except (ValueError, RecursionError):
+            raise RowError(
+                f"{field}: begins as messages in JSON, and cannot be read as such;"
+                " perhaps it was cut off"
+            ) from None
 
 
 def is_written_list(text: str) -> bool:

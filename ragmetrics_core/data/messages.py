@@ -31,7 +31,8 @@ _SAID_PARTS = ("text", "output_text", "refusal")
 # "web_search_call" of OpenAI, "server_tool_use" and "web_search_tool_result" of Anthropic
 _ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
 _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PARTS)
-_SHOWN_PARTS = ("tool_result", "document")  # in a user's message, and said by nobody
+# in a user's message, and said by nobody
+_SHOWN_PARTS = ("tool_result", "tool_call_response", "document", "search_result")
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
@@ -333,6 +334,8 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         return
     if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages
         yield SaidMessage("assistant", "", calls_tool=True)
+        return
+    if isinstance(message.fields.get("role"), str):  # of somebody else
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):

@@ -573,11 +573,25 @@ def columns_by_field(
     return column_by_field
 
 
+def _question(value: Any, field: str) -> Any:
+    """Return the question of a row; ``RowError`` for messages that nobody reads."""
+    data = data_in(value)
+    is_list = isinstance(data, (list, tuple)) and len(data) > 0
+    if is_list and all(isinstance(each, Mapping) for each in data):
+        raise RowError(
+            f"{field}: objects that are no messages; write them as"
+            ' [{"role": "user", "content": "…"}, …]'
+        )
+    cells.refuse_cut_messages(value, field)
+    return value
+
+
 def _answer(value: Any, field: str) -> Any:
     """Return the answer of a row, also where it is the only one of a list.
 
     Raises ``RowError`` for several answers.
     """
+    cells.refuse_cut_messages(value, field)
     answers = value if isinstance(value, (list, tuple)) else [value]
     if len(answers) > 1:
         raise RowError(several_in_one_row(field, len(answers)))
@@ -801,6 +815,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "expected_ids": _texts,
     "history": read_turns,
     "reference": _texts,
+    "question": _question,
     "answer": _answer,
     "id": lambda value, _: str(number_as_text(value)),
     "error": _problem,

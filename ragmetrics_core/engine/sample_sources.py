@@ -205,7 +205,7 @@ def table_rows(samples: Any) -> Iterator[Any]:
             samples = as_written.astype(dict.fromkeys(singles, float))
         rows_of_pandas = samples.itertuples(index=False, name=None)
         return (dict(zip(names, values, strict=True)) for values in rows_of_pandas)
-    if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
+    if hasattr(samples, "iter_rows") and hasattr(samples, "to_dicts"):  # Polars
         return iter(samples.iter_rows(named=True))
     # an Arrow table or record batch
     if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):

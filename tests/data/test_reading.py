@@ -540,6 +540,8 @@ def test_an_integer_that_python_does_not_read_is_named_so(written):
 class PolarsLike:
     """Iterates over columns, as Polars does."""
 
+    to_dicts = None  # which tells it from a relation of DuckDB
+
     columns = ("question",)
 
     def __iter__(self) -> Any:

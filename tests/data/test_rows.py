@@ -378,6 +378,7 @@ SHOWN = [
     {"type": "document", "source": {"type": "text", "data": "Ben paid for it."}},
     {"document": {"name": "x", "source": {"text": "Ben paid for it."}}},
     {"type": "tool_result", "tool_use_id": "t", "content": "Ben was asked first."},
+    {"type": "tool_call_response", "id": "t", "result": "Ben was asked first."},
 ]
 
 EARLIER = [
@@ -403,6 +404,7 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
             {"role": "user", "content": [*SHOWN[:2], {"type": "text", "text": Q}]},
             {"role": "assistant", "content": [{"type": "tool_use", "name": "search"}]},
             {"role": "user", "content": SHOWN[2:]},
+            {"role": "ipython", "content": [{"type": "text", "text": "Ben?"}]},
             {"role": "assistant", "content": [{"type": "text", "text": "Anna."}]},
         ],
     },
@@ -431,6 +433,25 @@ def test_a_question_of_messages_keeps_its_earlier_turns(row):
     ]
     assert (sample.answer or "Anna.").strip() == "Anna."
     assert (sample.answer is None) is ("Anna." not in str(row))
+
+
+CUT = '[{"role": "user", "content": "Who lit the lamp?"}, {"role": "assistant", "con'
+OF_OTHERS = [{"parts": [{"content": Q, "part_kind": "user-prompt"}], "kind": "request"}]
+
+
+@pytest.mark.parametrize("field", ["question", "answer"])
+def test_messages_that_were_cut_off_are_a_bad_row(field):
+    row = {"question": Q, "answer": "Anna.", "contexts": ["Anna lit it."]}
+    with pytest.raises(RowError, match=f"{field}: begins as messages in JSON"):
+        Sample.from_row({**row, field: CUT})
+    asked = '{"role": "user", "content": "Hi"} is refused; why?'
+    assert getattr(Sample.from_row({**row, field: asked}), field) == asked
+
+
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+def test_objects_that_are_no_messages_are_no_question(write):
+    with pytest.raises(RowError, match=r"objects that are no messages; write them as"):
+        Sample.from_row({"question": write(OF_OTHERS), "answer": "Anna."})
 
 
 def test_an_answer_in_parts_is_one_without_its_thinking():
@@ -1300,7 +1321,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (
         {"user_input": [{"content": "SECRET"}]},
         {},
-        r"question \(column 'user_input'\): needs a text, found list; write it as a text",
+        "question: objects that are no messages; .*",
     ),
     (
         {"reference": ["SECRET", {}]},
@@ -1355,7 +1376,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         ({field: [{"text": "SECRET "}, {"text": "b"}]}, {}, reason)
         for field, reason in (
             ("answer", "answer: 2 answers in one row, or pieces of one; .* joined"),
-            ("question", "question: needs a text, found list; write it as a text"),
+            ("question", "question: objects that are no messages; .*"),
         )
     ),
     *(
