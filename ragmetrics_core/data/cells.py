@@ -82,6 +82,7 @@ _LIST_BEGINS = re.compile(
     re.DOTALL,
 )
 _MESSAGES_BEGIN = re.compile(r'\s*\[?\s*\{\s*"(?:role|messages)"\s*:')
+_LIST_OF_TEXTS_BEGINS = re.compile(r'\s*\[\s*"')
 # What ``str()`` makes of an object or of a list of some: a class with its fields, or, as
 # pydantic does, fields alone. Its strings are cut to "''" before: no prose is left, so
 # behind a blank stands the name of a field, or before it a comma.
@@ -389,20 +390,21 @@ def looks_like_list(value: Any) -> bool:
     return not is_inside or opening in before
 
 
-def refuse_cut_messages(value: Any, field: str) -> None:
-    """Refuse a text that begins as messages in JSON, and breaks off in them.
+def refuse_what_was_cut(value: Any, field: str) -> None:
+    """Refuse a text that begins as messages, or references as a list, and breaks off.
 
-    Words may follow on messages, as where somebody asks what is wrong with them.
+    Words may follow on JSON, as where somebody asks what is wrong with it.
 
     Raises ``RowError``.
     """
-    if isinstance(value, str) and _MESSAGES_BEGIN.match(value):
+    begins = _LIST_OF_TEXTS_BEGINS if field == "reference" else _MESSAGES_BEGIN
+    if isinstance(value, str) and begins.match(value):
         try:
             json.JSONDecoder().raw_decode(value.lstrip())
         except (ValueError, RecursionError):
             raise RowError(
-                f"{field}: begins as messages in JSON, and cannot be read as such;"
-                " perhaps it was cut off"
+                f"{field}: begins as JSON, and cannot be read as such; perhaps it was"
+                " cut off"
             ) from None
 
 

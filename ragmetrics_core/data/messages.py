@@ -249,8 +249,12 @@ def names_media(document: object) -> bool:
 
 
 def _kind(part: Mapping[str, Any]) -> object:
-    """Return the type of a part of a content; LlamaIndex calls it otherwise."""
-    return part.get("type") or part.get("block_type")
+    """Return the type of a part of a content; LlamaIndex calls it otherwise.
+
+    Vercel's SDK writes "tool-result" for "tool_result".
+    """
+    kind = part.get("type") or part.get("block_type")
+    return kind.replace("-", "_") if isinstance(kind, str) else kind
 
 
 def _text_of_part(part: Mapping[str, Any]) -> str:

@@ -582,7 +582,12 @@ def _question(value: Any, field: str) -> Any:
             f"{field}: objects that are no messages; write them as"
             ' [{"role": "user", "content": "…"}, …]'
         )
-    cells.refuse_cut_messages(value, field)
+    if isinstance(value, str) and isinstance(data, Mapping):
+        raise RowError(
+            f"{field}: an object in JSON that names no {field}; name the place in it, as"
+            f" by --{field}-column inputs.text"
+        )
+    cells.refuse_what_was_cut(value, field)
     return value
 
 
@@ -591,7 +596,7 @@ def _answer(value: Any, field: str) -> Any:
 
     Raises ``RowError`` for several answers.
     """
-    cells.refuse_cut_messages(value, field)
+    cells.refuse_what_was_cut(value, field)
     answers = value if isinstance(value, (list, tuple)) else [value]
     if len(answers) > 1:
         raise RowError(several_in_one_row(field, len(answers)))
@@ -770,6 +775,7 @@ def _texts(value: Any, field: str) -> list[Any]:
         is_list = all(isinstance(text, str) for text in data)
     may_be_cut = data is value and is_text and value.lstrip().startswith("{")
     is_read = is_list or may_be_cut or not is_text
+    cells.refuse_what_was_cut(value, field)
     texts = cells.read_list(value, field) if is_read else [value]
     return [number_as_text(text) for text in texts if is_present(text)]
 

@@ -379,6 +379,7 @@ SHOWN = [
     {"document": {"name": "x", "source": {"text": "Ben paid for it."}}},
     {"type": "tool_result", "tool_use_id": "t", "content": "Ben was asked first."},
     {"type": "tool_call_response", "id": "t", "result": "Ben was asked first."},
+    {"type": "tool-result", "toolCallId": "t", "result": "Ben was asked first."},
 ]
 
 EARLIER = [
@@ -442,10 +443,27 @@ OF_OTHERS = [{"parts": [{"content": Q, "part_kind": "user-prompt"}], "kind": "re
 @pytest.mark.parametrize("field", ["question", "answer"])
 def test_messages_that_were_cut_off_are_a_bad_row(field):
     row = {"question": Q, "answer": "Anna.", "contexts": ["Anna lit it."]}
-    with pytest.raises(RowError, match=f"{field}: begins as messages in JSON"):
+    with pytest.raises(RowError, match=f"{field}: begins as JSON"):
         Sample.from_row({**row, field: CUT})
     asked = '{"role": "user", "content": "Hi"} is refused; why?'
     assert getattr(Sample.from_row({**row, field: asked}), field) == asked
+
+
+def test_a_list_of_references_that_was_cut_off_is_a_bad_row():
+    with pytest.raises(RowError, match="reference: begins as JSON"):
+        Sample.from_row({"question": Q, "reference": '["Anna lit it.", "An'})
+    reference = '["Anna"] is a list.'
+    sample = Sample.from_row({"question": Q, "reference": reference})
+    assert sample.reference == (reference,)
+
+
+@pytest.mark.parametrize("name", ["question", "input"])
+def test_an_object_in_json_that_names_no_question_is_none(name):
+    given = json.dumps({"args": [Q], "kwargs": {}})
+    with pytest.raises(RowError, match=r"question: an object in JSON that names no"):
+        Sample.from_row({name: given, "answer": "Anna."})
+    sample = Sample.from_row({name: given}, question=f"{name}.args.0")
+    assert sample.question == Q
 
 
 @pytest.mark.parametrize("write", [json.dumps, lambda data: data])

@@ -388,8 +388,8 @@ def test_rows_of_one_conversation_are_one_cluster_in_intervals():
         ({"thread.id": 7}, None),
         ({"notes": "the session_id is 7"}, None),
         (
-            {"question": '{"session_id": 7}'},
-            'question=["{\\"session_id\\": 7}", [], null, []]',
+            {"question": '{"session_id": 7}?'},
+            'question=["{\\"session_id\\": 7}?", [], null, []]',
         ),
         ({"contexts": [{"text": "c", "metadata": {"thread_id": 7}}]}, None),
         ({"evaluation": {"conversation": "all of it"}}, None),
