@@ -328,9 +328,13 @@ def diagnose(row: SampleResult) -> Diagnosis:
 
 
 def lacks_wanted_answer(row: SampleResult) -> bool:
-    """Whether a row has no answer, and some metric had no score for want of its input."""
-    lacks_answer = row.sample is not None and row.sample.missing("answer")
-    return lacks_answer and _is_undefined(row, "missing")
+    """Whether a row has no answer, and some metric had no score for want of its input.
+
+    A run of the application that failed gave none.
+    """
+    if row.sample is None or row.sample.error is not None:
+        return row.sample is not None
+    return row.sample.missing("answer") and _is_undefined(row, "missing")
 
 
 def _is_undefined(row: SampleResult, code: str) -> bool:

@@ -324,6 +324,20 @@ def test_the_answered_share_is_a_gate(n_answered, at_least, outcome):
     assert rows.summary().answered_share == n_answered / 10
 
 
+@pytest.mark.parametrize("answer", [None, "Anna"])
+@pytest.mark.parametrize(("failed", "outcome"), [(1, "passed"), (3, "failed")])
+def test_a_run_that_failed_was_not_answered(answer, failed, outcome):
+    good = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna lit it."}
+    crashed = {**good, "answer": answer, "error": "TimeoutError"}
+    rows = [*[good] * (20 - failed), *[crashed] * failed]
+    report = evaluate(rows, ["context_adherence"], judge="lexical")
+    decision = decide("answered=0.9", report)
+    assert decision.outcome == outcome
+    assert f"share {1 - failed / 20:.3f} of 20 rows" in decision.sentence
+    retrieval = evaluate(rows, ["retrieval_accuracy"], judge="lexical")
+    assert retrieval.summary().answered_share is None
+
+
 def test_where_no_metric_asks_the_answered_share_is_not_known():
     rows = report(*FIFTY)
     assert rows.summary().answered_share is None
