@@ -14,14 +14,13 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
     Choice,
-    TokenAlternatives,
 )
 from ragmetrics_core.models.decision_forms import json_text, openai_fields
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.openai_form import decision_prices
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from loopback import tokens
+from chat_models import weighed_tokens
 from plausible import fenced, plausible_reply
 
 
@@ -47,7 +46,7 @@ class Instant(ChatModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Reply."""
-        weighed = _weighed(self._text) if request.top_logprobs else ()
+        weighed = weighed_tokens(self._text, None) if request.top_logprobs else ()
         return ChatReply(
             (Choice(self._text, tokens=weighed),) * request.n, Usage(calls=1)
         )
@@ -104,7 +103,12 @@ class Recording(ChatModel):
             completion_tokens=request.n * len(text) // 4,
         )
         return ChatReply(
-            (Choice(text, tokens=_weighed(text) if request.top_logprobs else ()),)
+            (
+                Choice(
+                    text,
+                    tokens=weighed_tokens(text, None) if request.top_logprobs else (),
+                ),
+            )
             * request.n,
             usage,
         )
@@ -164,16 +168,3 @@ def _even(question: dict[str, Any]) -> list[float]:
     """A likely predicate, or the same probability for each option."""
     options = question.get("choices") or question.get("levels")
     return [1 / len(options)] * len(options) if options else [0.9]
-
-
-def _weighed(text: str) -> tuple[TokenAlternatives, ...]:
-    return tuple(
-        TokenAlternatives(
-            token["token"],
-            token["logprob"],
-            tuple(
-                (other["token"], other["logprob"]) for other in token["top_logprobs"]
-            ),
-        )
-        for token in tokens(text, None, 0.99)
-    )

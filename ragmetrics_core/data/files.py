@@ -399,18 +399,25 @@ class AtomicFile:
         return as_input_error(f"{self._what} {problem} {self.path}")
 
 
+@contextmanager
+def whole_file(path: str | Path, what: str) -> Iterator[AtomicFile]:
+    """Replace a file at the end; after an error the old one stays, and no part."""
+    file = AtomicFile(path, what)
+    try:
+        yield file
+        file.finish()
+    finally:
+        file.leave(keeps_part=False)
+
+
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
     """Write a whole file, or its pieces, as ``AtomicFile`` does.
 
     An old one stays as it was until the new one is done.
     """
-    file = AtomicFile(path, what)
-    try:
+    with whole_file(path, what) as file:
         for piece in [text] if isinstance(text, str) else text:
             file.write(piece)
-        file.finish()
-    finally:
-        file.leave(keeps_part=False)
 
 
 TRUST_VARIABLE = "RAGMETRICS_TRUST"

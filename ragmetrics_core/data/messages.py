@@ -26,13 +26,16 @@ ROLES = {
 CALL_PARTS = ("tool_call", "tool_use")
 """Types of parts of messages that are calls of tools."""
 
+RESULT_PARTS = ("tool_result", "tool_call_response")
+"""Types of parts of messages that are what a tool returned."""
+
 _CALL_KEYS = ("tool_calls", "tool_call", "function_call", "functionCall", "toolUse")
 _SAID_PARTS = ("text", "output_text", "refusal")
 # "web_search_call" of OpenAI, "server_tool_use" and "web_search_tool_result" of Anthropic
 _ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
 _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PARTS)
 # in a user's message, and said by nobody
-_SHOWN_PARTS = ("tool_result", "tool_call_response", "document", "search_result")
+_SHOWN_PARTS = (*RESULT_PARTS, "document", "search_result")
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.

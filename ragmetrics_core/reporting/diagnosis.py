@@ -332,8 +332,10 @@ def lacks_wanted_answer(row: SampleResult) -> bool:
 
     A run of the application that failed gave none.
     """
-    if row.sample is None or row.sample.error is not None:
-        return row.sample is not None
+    if row.sample is None:
+        return False
+    if row.sample.error is not None:
+        return True
     return row.sample.missing("answer") and _is_undefined(row, "missing")
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Unpack, cast, overload
 
 from ragmetrics_core.data import (
-    AtomicFile,
     Columns,
     MetricResult,
     SampleResult,
@@ -27,6 +26,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.data.display import count_in_words
+from ragmetrics_core.data.files import whole_file
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.results import signature_part
 from ragmetrics_core.reporting.answering import Answering, count_answering
@@ -459,13 +459,11 @@ class Report:
         """
         frame = self.to_pandas()
         import_extra("pyarrow", "parquet", "a Parquet file")
-        file = AtomicFile(path, "the table")
-        try:
-            with as_input_error(f"the table cannot be written to {path}"):
-                frame.to_parquet(file.partial, engine="pyarrow", index=False)
-            file.finish()
-        finally:
-            file.leave(keeps_part=False)
+        with (
+            whole_file(path, "the table") as file,
+            as_input_error(f"the table cannot be written to {path}"),
+        ):
+            frame.to_parquet(file.partial, engine="pyarrow", index=False)
 
     def glance(self, decisions: Sequence[Decision] = ()) -> Glance:
         """What people see first: the weakest stage, the metrics, the worst rows.

@@ -13,6 +13,7 @@ from ragmetrics_core.capture import Document, Message, ToolCall
 from ragmetrics_core.data import json_value
 from ragmetrics_core.data.messages import (
     CALL_PARTS,
+    RESULT_PARTS,
     ROLES,
     text_of_content,
     unwrap_message,
@@ -194,10 +195,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     text = text_of_content(content)
     # Some providers write the result of a tool into a message of the user, which holds
     # nothing else. Of several results the first one counts.
-    are_results = [
-        mapping(part).get("type") in ("tool_call_response", "tool_result")
-        for part in parts
-    ]
+    are_results = [mapping(part).get("type") in RESULT_PARTS for part in parts]
     if parts and all(are_results):
         ids = _first_of(mapping(parts[0]), ("id", "tool_use_id"))
         call_id = own_fields.get("tool_call_id", ids)
