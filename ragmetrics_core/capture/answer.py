@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from ragmetrics_core.capture.calls import (
@@ -302,11 +303,14 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
     is_one = writer_reply and letters_of(found.text) in writer_reply.letters
     joined = [] if is_one else _replies_inside(calls, found.text or "")
     chain = {found.writer, *joined}
+    # where the later prompts show its reply, beginning with the writer's
+    places: dict[Node, tuple[float, ...]] = {}
     perhaps_read: set[Node] = set()
     waiting = list(chain)
     while waiting:
         reader = waiting.pop()
-        read = [*_read_by(calls, reader)]
+        place_of = _read_by(calls, reader)
+        read = [*place_of]
         # the calls inside the engines whose answers a document or a tool hands on
         texts = messages_of([reader])
         for author, text in origins.answers_handed_on:
@@ -323,6 +327,7 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         for call in read:
             if call not in chain:
                 chain.add(call)
+                places[call] = (*places.get(reader, ()), place_of.get(call, inf))
                 waiting.append(call)
         perhaps_read.update(_perhaps_read_by(calls, reader))
     waiting = list(perhaps_read)
@@ -331,27 +336,36 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         by_reader = {*_read_by(calls, reader), *_perhaps_read_by(calls, reader)}
         waiting += by_reader - perhaps_read - chain
         perhaps_read |= by_reader
+    order = Order(calls)
     return replace(
         found,
-        chain=tuple(sorted(chain, key=Order(calls).sort_keys)),
+        chain=tuple(
+            calls.in_order(
+                chain,
+                lambda call: ((*places.get(call, ()), inf), order.sort_keys(call)),
+            )
+        ),
         perhaps_read=tuple(sorted(perhaps_read - chain, key=lambda call: call.began)),
     )
 
 
-def _read_by(calls: Calls, reader: Node) -> Iterator[Node]:
-    """Yield the earlier calls whose replies stand in the prompt of a call."""
+def _read_by(calls: Calls, reader: Node) -> dict[Node, float]:
+    """Find where the prompt of a call shows the replies of earlier calls; inf: somewhere."""
     prompt = [letters_of(message.text) for message in reader.prompt]
+    whole = "\n".join(prompt)
     said = {
         letters_of(message.text)
         for message in reader.prompt
         if message.role == "assistant"
     }
+    places_of_read: dict[Node, float] = {}
     for call in _earlier(calls, reader):
         texts = calls.replies[call].letters
         long_texts = [text for text in texts if len(text) >= SHORTEST]
-        is_in_prompt = any(text in message for text in long_texts for message in prompt)
-        if is_in_prompt or not said.isdisjoint(texts):
-            yield call
+        places = [whole.index(text) for text in long_texts if text in whole]
+        if places or not said.isdisjoint(texts):
+            places_of_read[call] = min(places, default=inf)
+    return places_of_read
 
 
 def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -246,6 +246,29 @@ class Calls:
                 return True
             if caller.kind == "agent":
                 return False
+        return False
+
+    def in_order(
+        self, calls: Iterable[Node], place: Callable[[Node], Any]
+    ) -> list[Node]:
+        """Sort calls by their begin, and those that ran beside each other by a place."""
+        in_order: list[Node] = []
+        beside: list[Node] = []
+        for call in sorted(calls, key=lambda call: call.began):
+            if not any(self._ran_beside(call, other) for other in beside):
+                in_order += sorted(beside, key=place)
+                beside = []
+            beside.append(call)
+        return in_order + sorted(beside, key=place)
+
+    def _ran_beside(self, call: Node, other: Node) -> bool:
+        """Whether two calls, or the parts of the run in which they stand, overlap."""
+        for around, around_other in zip(
+            self.paths[call], self.paths[other], strict=False
+        ):
+            if around is not around_other:
+                is_begun = around.began < end_of(around_other)
+                return is_begun and around_other.began < end_of(around)
         return False
 
     @cached_property

@@ -384,48 +384,24 @@ class Passages:
         Args:
             shown: The identities of the documents shown, in the order of the prompt.
         """
-        retrievals = [
-            each
-            for each in self.brought
-            if each.kind == "retrieval"
-            and each.error is None
-            and not each.is_made_of_others
-        ]
-        if not retrievals:
+        found: dict[Node, list[Document]] = {}
+        for each in self.brought:
+            is_search = each.kind == "retrieval" and not each.is_made_of_others
+            if is_search and each.error is None:
+                found.setdefault(each.call, []).extend(each.documents)
+        if not found:
             return None
-        documents: dict[DocumentKey, Document] = {}
-        for each in self._in_order(retrievals, shown):
-            for document in each.documents:
-                documents.setdefault(self.identity(document), document)
-        return tuple(documents.values())
-
-    def _in_order(
-        self, retrievals: Sequence[Brought], shown: Sequence[DocumentKey | None]
-    ) -> list[Brought]:
-        """Sort searches by their begin; those that ran beside each other by what is shown."""
         ranks = {identity: rank for rank, identity in enumerate(shown)}
-        in_order: list[Brought] = []
-        beside: list[Brought] = []
 
-        def first_rank(brought: Brought) -> int:
-            identities = map(self.identity, brought.documents)
+        def first_rank(call: Node) -> int:
+            identities = map(self.identity, found[call])
             return min((ranks.get(each, len(ranks)) for each in identities), default=0)
 
-        def ran_beside(call: Node, other: Node) -> bool:
-            """Whether two calls, or the parts of the run in which they stand, overlap."""
-            paths = self._calls.paths
-            for around, around_other in zip(paths[call], paths[other], strict=False):
-                if around is not around_other:
-                    is_begun = around.began < end_of(around_other)
-                    return is_begun and around_other.began < end_of(around)
-            return False
-
-        for each in sorted(retrievals, key=lambda each: each.call.began):
-            if not any(ran_beside(each.call, other.call) for other in beside):
-                in_order += sorted(beside, key=first_rank)
-                beside = []
-            beside.append(each)
-        return in_order + sorted(beside, key=first_rank)
+        documents: dict[DocumentKey, Document] = {}
+        for call in self._calls.in_order(found, first_rank):
+            for document in found[call]:
+                documents.setdefault(self.identity(document), document)
+        return tuple(documents.values())
 
 
 def _with_lists_of_tools(calls: Calls, origins: Origins) -> list[DocumentList]:

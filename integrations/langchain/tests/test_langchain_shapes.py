@@ -756,6 +756,42 @@ def retriever_map() -> None:
     rag(find).invoke(QUESTION)
 
 
+@shape(Turn(contexts=[(PARIS, "a", None), (LYON, "b", None)]))
+def summaries_of_a_map() -> None:
+    """A model sums up what each of two queries finds; the first is summed up last."""
+    is_one_begun, is_two_summed_up = threading.Event(), threading.Event()
+
+    def books(query: str) -> list[Document]:
+        return [document(PARIS, "a")] if query == "one" else [document(LYON, "b")]
+
+    shelf = Shelf(books=books)
+
+    def search(query: str) -> list[Document]:
+        is_one_begun.set() if query == "one" else is_one_begun.wait(60)
+        assert query == "two" or is_two_summed_up.wait(60)
+        return shelf.invoke(query)
+
+    def line(messages: Any) -> str:
+        text = messages[-1].text
+        if LYON in text:
+            is_two_summed_up.set()
+            return "The other city lies where two rivers meet."
+        return "The one city has a tower of iron." if PARIS in text else ANSWER
+
+    model = Speaker(lines=line) | StrOutputParser()
+    sum_up = RunnableLambda(search) | joined | model
+    (
+        {
+            "context": RunnableLambda(lambda question: ["one", "two"])
+            | RunnableLambda(lambda query: sum_up.invoke(query)).map()
+            | "\n".join,
+            "question": RunnablePassthrough(),
+        }
+        | PROMPT
+        | model
+    ).invoke(QUESTION)
+
+
 # Many at once, streams, retries, fallbacks
 
 
