@@ -112,7 +112,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers, by which rules beside them."""
-        return {"fit": "3", "rules": "4"}
+        return {"fit": "3", "rules": "5"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -175,7 +175,7 @@ def _is_in_english(parts: Mapping[str, Part]) -> bool:
     texts.append("\n".join(dict.fromkeys(spoken)))
     are_english = [is_english(text) for text in texts]
     if not any(are_english) and False not in are_english:
-        are_english = [is_english("\n".join(texts))]
+        are_english = [is_english("\n".join(texts), is_all=True)]
     return False not in are_english
 
 

@@ -51,6 +51,7 @@ Below both are 1 of 1,273 labelled English rows by what was asked, answered and 
 more 95 % of the French and Spanish, 77 % of the German ones. Rows hold more words.
 """
 _FEWEST_WORDS = 12  # different ones: fewer tell no language
+_FEWEST_OF_ALL = 4  # and fewer than these tell none, though not one is English
 _READ_FOR_LANGUAGE = 2_000  # characters
 _LETTER = re.compile(r"[^\W\d_]")
 # neither Latin nor a sign of mathematics
@@ -275,12 +276,13 @@ def _terms_of_word(token: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def is_english(text: str) -> bool | None:
+def is_english(text: str, *, is_all: bool = False) -> bool | None:
     """Whether a text is in English; None for a short one, or a list of names.
 
     It is not if most of its letters are of another script, or if its words in small
     letters hold too few of those that every English text has. A name or number alone
-    tells no language.
+    tells no language. ``is_all`` says that there is no other text: then a short one is
+    not in English if it has not one of those words.
 
     Examples:
         >>> is_english("Die Lampe wurde von Anna angezündet, wie alle wissen, und sie brannte die ganze lange Nacht.")
@@ -289,6 +291,8 @@ def is_english(text: str) -> bool | None:
         True
         >>> is_english("Kiel") is None
         True
+        >>> is_english("El envío cuesta cinco euros.", is_all=True)
+        False
     """
     start = text[:_READ_FOR_LANGUAGE]
     n_of_other_script = len(_OTHER_SCRIPT.findall(start))
@@ -296,13 +300,14 @@ def is_english(text: str) -> bool | None:
         return False
     # a name, which begins with a capital letter, tells nothing
     small_words = set(_SMALL_WORD.findall(start))
+    words = {word.lower() for word in _PLAIN_WORD.findall(start)}
     if len(small_words) < _FEWEST_WORDS:
-        return None
+        is_foreign = len(small_words) >= _FEWEST_OF_ALL and words.isdisjoint(_ENGLISH)
+        return False if is_all and is_foreign else None
     # one more, so that a few words decide nothing
     n_english_alone = 1 + len(small_words & _ENGLISH_ALONE)
     if n_english_alone >= _LEAST_ENGLISH_ALONE * len(small_words):
         return True
-    words = {word.lower() for word in _PLAIN_WORD.findall(start)}
     n_english = 1 + len(words & _ENGLISH)
     return n_english >= _LEAST_ENGLISH * len(words)
 

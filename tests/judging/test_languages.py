@@ -329,6 +329,34 @@ def test_many_contexts_tell_their_language(language, count):
     assert (outcome.status == "scored") is (language == "English")
 
 
+@pytest.mark.parametrize(
+    ("question", "context", "answer", "status"),
+    [
+        (
+            "¿Cuánto cuesta el envío?",
+            "El envío a España cuesta 5 euros y tarda tres días.",
+            "El envío cuesta 5 euros.",
+            "undefined",
+        ),
+        (
+            "Le gardien a-t-il allumé la lampe ?",
+            "Le gardien n'a jamais allumé la lampe.",
+            "Le gardien a allumé la lampe.",
+            "undefined",
+        ),
+        # one English word, or hardly a word in small letters
+        ("Shipping costs?", "Shipping costs five euros from here.", "Five", "scored"),
+        ("Guy's Grocery Games?", "Guy's Grocery Games, aired 2013", "2013", "scored"),
+    ],
+)
+def test_a_short_row_tells_its_language_by_having_no_english_word(
+    question, context, answer, status
+):
+    row = {"question": question, "contexts": [context], "answer": answer}
+    (result,) = evaluate([row], ["context_adherence"], judge="lexical")
+    assert result.results["context_adherence"].status == status
+
+
 def test_short_english_contexts_without_small_words_are_no_other_language():
     contexts = [
         "The harbour museum opens at ten and closes at six.",
