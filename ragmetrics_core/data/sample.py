@@ -346,12 +346,13 @@ UNDIVIDED_CODES = {
 """By field the code of the doubt whether a row's one text of it is several."""
 _WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # Words of five signs and more, each with a letter and with a sign that words of a
-# language lack: "doc_12", "b/7.txt; 5f0c-11". "1903" may be a text.
+# language lack: "doc_12", "b/7.txt; 5f0c-11". "1903" alone may be a text.
 _IDS = re.compile(
     r"\s*+(?:(?=[\w./:#@\\-]{5})(?=[\w./:#@\\-]*[a-zA-Z])(?=[a-zA-Z-]*+[\d_./:#@\\])"
     r"[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
     re.ASCII,
 )
+_SEVERAL_WHOLE_NUMBERS = re.compile(r"\s*\d+(?:[\s,;|]+\d+)+\s*")  # "12, 15"
 # "Employee Handbook.pdf", "a.pdf (p. 3)"
 _NAME_OF_FILE = re.compile(r"[^.!?\n]{1,80}\.[A-Za-z]\w{1,4}\b[^!?\n]{0,12}")
 _NEEDED = {
@@ -661,7 +662,10 @@ def _refuse_what_is_no_text(
         is_named = columns.get(field) is not None
         if is_named and not are_known_ids:
             continue
-        look_like_ids = not are_addresses and all(map(_IDS.fullmatch, texts))
+        look_like_ids = not are_addresses and (
+            all(map(_IDS.fullmatch, texts))
+            or _SEVERAL_WHOLE_NUMBERS.fullmatch("\n".join(texts)) is not None
+        )
         has_ids = are_known_ids or (is_of_passages and look_like_ids)
         if are_objects or are_addresses or has_ids:
             what = "web addresses in place of texts"

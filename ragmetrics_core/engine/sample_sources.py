@@ -205,8 +205,10 @@ def table_rows(samples: Any) -> Iterator[Any]:
             samples = as_written.astype(dict.fromkeys(singles, float))
         rows_of_pandas = samples.itertuples(index=False, name=None)
         return (dict(zip(names, values, strict=True)) for values in rows_of_pandas)
-    if hasattr(samples, "iter_rows") and hasattr(samples, "to_dicts"):  # Polars
+    if hasattr(samples, "iter_slices"):  # Polars
         return iter(samples.iter_rows(named=True))
+    if hasattr(samples, "to_dicts"):  # a relation of DuckDB
+        return iter(samples.to_dicts())
     # an Arrow table or record batch
     if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):
         _refuse_repeated_columns(samples.column_names, "Arrow table")

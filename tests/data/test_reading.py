@@ -540,7 +540,7 @@ def test_an_integer_that_python_does_not_read_is_named_so(written):
 class PolarsLike:
     """Iterates over columns, as Polars does."""
 
-    to_dicts = None  # which tells it from a relation of DuckDB
+    iter_slices = None  # which tells it from a relation of DuckDB
 
     columns = ("question",)
 
@@ -552,6 +552,16 @@ class PolarsLike:
         return iter([{"question": "q"}])
 
 
+class DuckDBLike:
+    """Iterates over tuples, as a relation of DuckDB does."""
+
+    def iter_rows(self, batch_size: int = 1024) -> Any:
+        return iter([("q",)])
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return [{"question": "q"}]
+
+
 @pytest.mark.parametrize(
     "samples",
     [
@@ -560,6 +570,7 @@ class PolarsLike:
         pd.DataFrame({"question": ["q"], "answer": [float("nan")]}, index=[7]),
         pa.table({"question": ["q"]}),
         PolarsLike(),
+        DuckDBLike(),
     ],
 )
 def test_tables(samples):
