@@ -352,8 +352,6 @@ class Tree:
         history: Earlier turns of the conversation, oldest first, without the question.
         is_history_of_prompt: Whether the history was read from a prompt, where typed
             messages may be examples as well.
-        shows_earlier_results: Whether a prompt shows what tools returned in an earlier
-            turn.
         instructions: Texts that stand in prompts for another reason than evidence:
             templates, examples.
         answers: The answers that the framework gives, a sample for each; () leaves it
@@ -401,7 +399,6 @@ class Tree:
     question: str | None = None
     history: tuple[Turn, ...] = ()
     is_history_of_prompt: bool = False
-    shows_earlier_results: bool = False
     instructions: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
     output: Any = None

@@ -333,6 +333,22 @@ def _texts_asked(tree: Tree) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
+def _shows_earlier_results(tree: Tree) -> bool:
+    """Whether a prompt shows, before the user's last message, what no tool of the run returned."""
+    nodes = list(tree.root.walk())
+    returned = "\n".join(letters_of(node.text) for node in nodes if node.kind == "tool")
+    for node in nodes:
+        earlier: list[str] = []
+        for message in node.prompt:
+            if message.role == "tool":
+                earlier.append(letters_of(message.text))
+            elif message.role == "user" and any(
+                letters not in returned for letters in earlier
+            ):
+                return True
+    return False
+
+
 def _several_answered(runs: Sequence[Tree]) -> bool:
     """Whether several runs may have answered, after a search if there was one.
 
@@ -851,7 +867,7 @@ class Turns(Generic[Run]):
         placed_tree = self.conversations.place_turn(tree)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
-        if placed_tree.shows_earlier_results and not placed_tree.earlier_calls:
+        if not placed_tree.earlier_calls and _shows_earlier_results(placed_tree):
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)
         samples = self._samples_of_turn(placed_tree, self._overrides)
         for sample in samples:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline, component
+from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import create_tool_from_function
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from haystack_rows import connected
 
@@ -143,3 +145,41 @@ def test_words_for_a_search_are_not_the_question_that_holds_them() -> None:
             }
         )
     assert only(captured.samples).question == "How old is the well?"
+
+
+def test_results_of_an_earlier_turn_are_known_once_the_conversation_has_a_name() -> (
+    None
+):
+    """An agent that searches again is shown the first results, too: the doubt says so."""
+
+    def look_up(query: str) -> list[Document]:
+        """Looks something up."""
+        return [Document(content=WELL if "well" in query else DOME)]
+
+    def second(**settings: Any) -> Sample:
+        model = MockChatGenerator(
+            [
+                ChatMessage.from_assistant(tool_calls=[wish])
+                if isinstance(wish, ToolCall)
+                else wish
+                for wish in (
+                    ToolCall("look_up", {"query": "dome"}),
+                    "Coppersmiths, in 1911.",
+                    ToolCall("look_up", {"query": "well"}),
+                    "It is 41 metres deep.",
+                )
+            ]
+        )
+        agent = Agent(chat_generator=model, tools=[create_tool_from_function(look_up)])
+        with capture(**settings) as captured:
+            first = agent.run(messages=[ChatMessage.from_user(EARLIER[0])])
+            agent.run(messages=[*first["messages"], ChatMessage.from_user(QUESTION)])
+        return captured.samples[1]
+
+    before, after = second(), second(conversation="both turns")
+    assert before.capture is not None
+    assert after.capture is not None
+    assert "name both by conversation=" in before.capture.doubts["which_turn"]
+    assert after.capture.grade == "exact"
+    assert after.ledger is not None
+    assert [call.turn for call in after.ledger.calls] == [1, 2]

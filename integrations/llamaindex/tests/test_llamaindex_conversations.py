@@ -497,9 +497,13 @@ def test_results_of_an_earlier_turn_are_known_once_both_turns_have_a_name(
             last_of_user = len(roles) - 1 - roles[::-1].index(MessageRole.USER)
             return super()._reply(messages[last_of_user:])
 
+    texts: list[str] = []  # what the tool returned, each time another one
+
     def look_up(query: str) -> str:
         """Looks something up."""
-        return "Anna Berg lit the lamp of Skarn in the year 1882."
+        n_calls = len(texts)
+        texts.append(f"Anna Berg lit lamp {n_calls} of Skarn in the year 1882.")
+        return texts[-1]
 
     async def second(**settings: Any) -> Sample:
         model = Model(calls=[("look_up", {"query": "lamp"})], last="In 1882, by Anna.")

@@ -90,7 +90,7 @@ def trees_of(run: Run) -> list[Tree]:
     models = [node for node in run.root.walk() if node.kind == "model"]
     tree = replace(run)  # a copy; a ``Run`` is a ``Tree``
     tree.question = question(run)
-    _add_history(tree, models)
+    _add_history(tree)
     # a model or a program that the application calls by itself answers no question
     has_failed = tree.root.error is not None
     text = tree.root.text or ""
@@ -112,7 +112,7 @@ def trees_of(run: Run) -> list[Tree]:
     return [tree]
 
 
-def _add_history(tree: Run, models: Sequence[Node]) -> None:
+def _add_history(tree: Run) -> None:
     """Write the earlier conversation into a tree whose question is known.
 
     Example: ``engine.chat("And when?", chat_history=[…])`` handed in its earlier turns.
@@ -120,7 +120,6 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
 
     Args:
         tree: The tree; it is changed.
-        models: The calls of models in it.
     """
     if tree.kind == "query":  # it keeps no talk: its templates hold examples
         messages = itertools.chain.from_iterable(tree.templates)
@@ -149,7 +148,6 @@ def _add_history(tree: Run, models: Sequence[Node]) -> None:
     is_known = bool(tree.history or tree.summaries)
     if tree.conversation_id is not None and not is_known:
         tree.turn_number = 1  # also of a memory that was emptied
-    tree.shows_earlier_results = _shows_earlier_results(models)
 
 
 def _own_calls(node: Node) -> Node:
@@ -159,20 +157,6 @@ def _own_calls(node: Node) -> Node:
     """
     inner_calls = [each for each in node.children if each.kind in ("step", "model")]
     return replace(node, children=[_own_calls(each) for each in inner_calls])
-
-
-def _shows_earlier_results(models: Sequence[Node]) -> bool:
-    """Whether a prompt shows what a tool returned before the user's last message.
-
-    Agents that share a ``Context`` are shown the tools' results of earlier turns.
-    """
-    for model in models:
-        roles = [message.role for message in model.prompt]
-        if "user" in roles and "tool" in roles:
-            last_of_user = len(roles) - 1 - roles[::-1].index("user")
-            if "tool" in roles[:last_of_user]:
-                return True
-    return False
 
 
 def _settle(run: Run) -> None:
