@@ -141,10 +141,10 @@ class BackgroundEvaluator(Generic[Run]):
             only.
         judge: A judge, a chat model, or a model's name.
         settings: What is judged, and what becomes of the results; None for the usual.
-        make_waiting_samples: Makes the samples of runs that ``make_samples`` keeps
-            because a further run may belong to them. It is called whenever ``flush``, ``report``
-            or ``stop`` wait.
-        make_due_samples: Makes the samples of those of these runs that have waited long
+        finish: Makes the samples of runs that ``make_samples`` keeps because a further
+            run may belong to them. It is called whenever ``flush``, ``report`` or ``stop``
+            wait.
+        samples_due: Makes the samples of those of these runs that have waited long
             enough. It is called now and then while nothing is recorded.
         on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
@@ -168,8 +168,8 @@ class BackgroundEvaluator(Generic[Run]):
         judge: JudgeLike = None,
         settings: WatchSettings | None = None,
         *,
-        make_waiting_samples: Callable[[], Iterable[Sample]] = tuple,
-        make_due_samples: Callable[[], Iterable[Sample]] = tuple,
+        finish: Callable[[], Iterable[Sample]] = tuple,
+        samples_due: Callable[[], Iterable[Sample]] = tuple,
         on_stop: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
         linger_s: float = 0.0,
@@ -185,9 +185,9 @@ class BackgroundEvaluator(Generic[Run]):
         self._make_samples = make_samples  # of one recorded run
         # ``make_samples`` may keep a run back, to join it with a later run of the same
         # question: this makes the samples of such runs. ``tuple`` makes none.
-        self._make_waiting_samples = make_waiting_samples
+        self._finish = finish
         # the same, of those that have waited long enough
-        self._make_due_samples = make_due_samples
+        self._samples_due = samples_due
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
         # makes what scores the samples: one per process, made anew after a fork
@@ -337,7 +337,7 @@ class BackgroundEvaluator(Generic[Run]):
                 # the lingering of queued runs ends; runs held back come last, since
                 # queued ones may belong to them
                 self._queue = deque((0.0, work) for _, work in self._queue)
-                self._put_in_queue(self._make_waiting_samples)
+                self._put_in_queue(self._finish)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
             is_all_judged = self._state_changed.wait_for(
@@ -356,7 +356,7 @@ class BackgroundEvaluator(Generic[Run]):
         """The number of runs that wait, and of samples that are being judged."""
         with self._state_changed:
             # entries of flush() and of this thread are no runs
-            no_runs = (self._make_waiting_samples, self._make_due_samples)
+            no_runs = (self._finish, self._samples_due)
             waiting = [work for _, work in self._queue if work not in no_runs]
             return self._n_in_flight + len(waiting)
 
@@ -441,7 +441,7 @@ class BackgroundEvaluator(Generic[Run]):
                 seconds = self._seconds_until_start or _IDLE_SECONDS
                 has_changed = self._state_changed.wait(seconds)
                 if not has_changed and not self._queue:
-                    self._queue.append((0.0, self._make_due_samples))
+                    self._queue.append((0.0, self._samples_due))
             return True
 
     @property
@@ -755,8 +755,8 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
             metrics,
             front_door.as_judge(judge),
             WatchSettings(**settings),
-            make_waiting_samples=self.turns.finish,
-            make_due_samples=self.turns.samples_due,
+            finish=self.turns.finish,
+            samples_due=self.turns.samples_due,
             on_stop=lambda: front_door.listeners.remove(listener),
             problems=self.turns.problems,
         )

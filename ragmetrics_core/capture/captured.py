@@ -163,10 +163,10 @@ class Captured(Generic[Run]):
         self.problems = Problems() if problems is None else problems
         self.recorded = 0  # number of runs kept
         self._n_samples_made = 0  # also counts samples that ``redact`` dropped
-        self._samples_of_run = make_samples
+        self._make_samples = make_samples
         # makes the samples of runs that ``make_samples`` keeps for a later run of the same
         # question, such as a search by itself; ``tuple`` makes none
-        self._samples_of_waiting_runs = samples_that_wait
+        self._samples_that_wait = samples_that_wait
         # makes a judge of a framework's own model object
         self._as_judge = as_judge
         # what the user says of the samples
@@ -210,10 +210,10 @@ class Captured(Generic[Run]):
             blocks = [each for each in _ended_blocks if each.number < self.number]
             _ended_blocks.difference_update(blocks)
         for block in sorted(blocks, key=lambda each: each.number):
-            block._make_samples()  # noqa: SLF001  # of the same class
-        return self._make_samples()
+            block._assemble_runs()  # noqa: SLF001  # of the same class
+        return self._assemble_runs()
 
-    def _make_samples(self) -> tuple[Sample, ...]:
+    def _assemble_runs(self) -> tuple[Sample, ...]:
         """Make and keep the samples of the runs that ended since the last reading.
 
         Those of runs that wait for a further run are made as well, and not kept: later
@@ -236,16 +236,14 @@ class Captured(Generic[Run]):
 
         What that raises is counted, and None returned.
         """
-        waiting_samples = enumerate(
-            self._samples_of_waiting_runs(), self._n_samples_made
-        )
+        waiting_samples = enumerate(self._samples_that_wait(), self._n_samples_made)
         finished = [self._finish(sample, number) for number, sample in waiting_samples]
         return [sample for sample in finished if sample is not None]
 
     @guard_hook
     def _assemble(self, run: Run) -> None:
         """Make and keep the samples of a run; what that raises is counted."""
-        for sample in self._samples_of_run(run):
+        for sample in self._make_samples(run):
             finished = self._finish(sample, self._n_samples_made)
             self._n_samples_made += 1
             if finished is not None:

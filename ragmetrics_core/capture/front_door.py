@@ -58,10 +58,9 @@ class FrontDoor(Generic[Run]):
         """Make the object that turns the runs of one listener into samples."""
         # Half of all modules are behind it: a program that only imports the adapter, or
         # scores given texts, needs none. They are loaded before the first run begins.
-        from ragmetrics_core.capture.stages import samples_of
         from ragmetrics_core.capture.turns import Turns
 
-        return Turns(self.trees, samples_of, overrides, problems, self.hint)
+        return Turns(self.trees, overrides, problems, self.hint)
 
     @contextmanager
     def capture(

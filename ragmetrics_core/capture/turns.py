@@ -31,6 +31,7 @@ from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import edges_of
+from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.step_documents import complete_tools
 from ragmetrics_core.capture.structures import as_one_line
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
@@ -578,7 +579,6 @@ class Turns(Generic[Run]):
 
     Args:
         trees: Makes the trees of a recorded run.
-        samples_of: Makes the samples of one turn, as ``stages.samples_of`` does.
         overrides: Where the user says that question, contexts and answer are.
         problems: Where internal errors are counted.
         hint: What the user should do if there were runs and no sample, in words; it is
@@ -588,14 +588,12 @@ class Turns(Generic[Run]):
     def __init__(
         self,
         trees: Callable[[Run], Iterable[Tree]],
-        samples_of: Callable[[Tree, Overrides], list[Sample]],
         overrides: Overrides,
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
         """Begin without any run."""
         self._trees_of = trees
-        self._samples_of_turn = samples_of
         self._overrides = overrides
         self.problems = Problems() if problems is None else problems
         self._hint = hint
@@ -869,7 +867,7 @@ class Turns(Generic[Run]):
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if not placed_tree.earlier_calls and _shows_earlier_results(placed_tree):
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)
-        samples = self._samples_of_turn(placed_tree, self._overrides)
+        samples = samples_of(placed_tree, self._overrides)
         for sample in samples:
             # a place of the user that leads nowhere is a problem, told once
             for warning in sample.capture.warnings if sample.capture else ():

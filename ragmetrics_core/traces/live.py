@@ -138,7 +138,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             settings,
             linger_s=linger_s,
             # of runs that were interrupted: a later trace may resume them
-            make_waiting_samples=lambda: self._reader.finish(),
+            finish=lambda: self._reader.finish(),
         )
 
     def after_fork(self) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ragmetrics_core.capture.plain_values import Overrides
-from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import (
@@ -524,7 +523,7 @@ class TraceReader:
         overrides = Overrides(context_tools=context_tools, keep_prompts=keep_prompts)
         # whether the user says so, by an empty ``context_tools``
         self._is_no_tool_a_search = context_tools is not None and not context_tools
-        self._turns = Turns[Tree](lambda tree: (tree,), samples_of, overrides)
+        self._turns = Turns[Tree](lambda tree: (tree,), overrides)
         # why a trace gave no sample, such as "no_retrieval"
         self.reason_by_trace_without_sample: dict[str, Code] = {}
         self.notes = Notes()

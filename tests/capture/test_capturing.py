@@ -400,7 +400,7 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
         ("a#1", "a2"),
     ]
     pairs = Pairs()
-    background = BackgroundEvaluator(pairs.add, [], make_waiting_samples=pairs.finish)
+    background = BackgroundEvaluator(pairs.add, [], finish=pairs.finish)
     for run in ("q1", "a1", "q2"):
         background.record(run)
     assert background.stop(timeout=30)
@@ -421,7 +421,7 @@ def test_what_waits_is_judged_while_nothing_happens(monkeypatch):
         lambda run: [],
         [],
         settings=WatchSettings(on_result=lambda result: has_result.set()),
-        make_due_samples=due_samples,
+        samples_due=due_samples,
     )
     background.record("q")
     is_due.set()
@@ -890,13 +890,13 @@ STOPPED = """
 import os, threading, warnings
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # Python 3.12 and newer say so of any such fork
 from ragmetrics_core import Sample
-from ragmetrics_core.capture import BackgroundEvaluator, Captured, samples_of
+from ragmetrics_core.capture import BackgroundEvaluator, Captured
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 
 evaluator = BackgroundEvaluator(lambda run: [run], ["adherence"], "lexical")
-captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], samples_of, Overrides())
+captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], Overrides())
 evaluator.record(Sample(contexts=["c"], answer="c"))
 assert evaluator.flush(timeout=30)
 held, let_go = threading.Event(), threading.Event()

@@ -890,7 +890,7 @@ def turn_of(question: str, *documents: Document, **fields: Any) -> Tree:
 
 
 def played(*trees: Tree) -> list[Sample]:
-    turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     return [sample for one in trees for sample in turns.add(one)]
 
 
@@ -955,7 +955,7 @@ def test_what_a_step_made_of_a_search_inside_it_stands_after_that_search():
 
 
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it():
-    turns: Turns[Tree] = Turns(lambda one: [one], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     search_alone = tree(found(P)).root.children[0]
     assert turns.add(Tree(search_alone, gives_only_documents=True)) == []
     answering = later(says(reads(asked(PORTO)), conversation_id="a"))

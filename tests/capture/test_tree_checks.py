@@ -71,13 +71,13 @@ def test_a_tree_says_what_is_wrong_with_it(wrong, words):
 
 @pytest.mark.parametrize(("wrong", "words"), WRONG)
 def test_a_block_says_what_is_wrong_with_a_tree(wrong, words):
-    turns: Turns[object] = Turns(lambda run: [wrong], samples_of, Overrides())
+    turns: Turns[object] = Turns(lambda run: [wrong], Overrides())
     with pytest.raises(SettingError, match=words):
         turns.add("run")
 
 
 def test_a_tree_that_is_returned_is_asked_to_be_yielded():
-    turns: Turns[object] = Turns(lambda run: tree(), samples_of, Overrides())  # type: ignore[arg-type, return-value]
+    turns: Turns[object] = Turns(lambda run: tree(), Overrides())  # type: ignore[arg-type, return-value]
     with pytest.raises(SettingError, match="returned a Tree: yield it"):
         turns.add("run")
 

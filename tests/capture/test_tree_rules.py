@@ -1378,7 +1378,7 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
 
 
 def turns() -> Turns[Tree]:
-    return Turns(lambda one: [one], samples_of, Overrides())
+    return Turns(lambda one: [one], Overrides())
 
 
 @pytest.mark.parametrize("name", FLOWS)
@@ -1577,9 +1577,7 @@ def test_a_run_without_an_answer_leaves_the_earlier_one_as_it_was(error):
 
 @pytest.mark.parametrize("n_runs", [0, 1, 2])
 def test_runs_of_which_none_gives_a_sample_are_said(n_runs):
-    joining: Turns[Tree] = Turns(
-        lambda _: [], samples_of, Overrides(), hint="nothing retrieved"
-    )
+    joining: Turns[Tree] = Turns(lambda _: [], Overrides(), hint="nothing retrieved")
     for _ in range(n_runs):
         assert joining.add(tree()) == []
     assert joining.finish() == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from runs_by_hand import CALL, PORTO, P, after_tool, asked, call, reads, says, tool
 
-from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Turn
@@ -23,7 +23,7 @@ def search(query: str, began: float, found: str = PAGE) -> Tree:
 
 
 def test_a_search_waits_for_a_bounded_time(monkeypatch):
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(search("When was it opened?", 1.0)) == []
     assert turns.samples_due() == []
     monkeypatch.setattr("time.monotonic", lambda: 1e12)
@@ -35,7 +35,7 @@ def test_a_search_waits_for_a_bounded_time(monkeypatch):
 def test_only_so_many_searches_wait(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: 0.0)  # none has waited too long
     monkeypatch.setattr("ragmetrics_core.capture.turns._MOST_WAITING", 20)
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     samples = []
     for number in range(40):
         samples += turns.add(search(f"What is page {number}?", float(number)))
@@ -76,7 +76,7 @@ def test_placing_a_turn_leaves_its_run_as_it_was():
     """A memory that was read after the run holds this turn as well."""
     talk = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
     run = replace(searches_and_answers(QUESTION, ANSWER, 1.0), history=talk)
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     (sample,) = turns.add(run)
     assert sample.history == ()
     assert run.history == talk
@@ -133,9 +133,7 @@ SUGGESTS = model(
 def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     question, runs, answer, is_sure
 ):
-    turns: Turns[Tree] = Turns(
-        lambda run: [run], samples_of, Overrides(question=question)
-    )
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=question))
     samples = [sample for run in runs for sample in turns.add(run)] + turns.finish()
     (sample,) = samples
     assert sample.capture is not None
@@ -146,9 +144,7 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
 
 
 def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there():
-    turns: Turns[Tree] = Turns(
-        lambda run: [run], samples_of, Overrides(question=QUESTION)
-    )
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
     for query, answer, began in [
         ("Who opened it?", "The mayor.", 1.0),
         ("What did it cost?", "It cost a fortune.", 3.0),
@@ -166,7 +162,7 @@ def test_a_question_may_hold_a_word_that_was_found():
     """It holds "bridge", and is the user's own."""
     found_word = search("bridge age", 0.0)
     found_word.root.documents = (Document("Bridge"), Document(PAGE))
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(found_word) == []
     asks = replace(ANSWERS, question=QUESTION)
     (sample,) = [*turns.add(asks), *turns.finish()]
@@ -187,7 +183,7 @@ def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
     names, contexts, doubts
 ):
     overrides = Overrides(context_tools=names)
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, overrides)
+    turns: Turns[Tree] = Turns(lambda run: [run], overrides)
     assert turns.add(Tree(TOOL)) == []
     (sample,) = [*turns.add(READS), *turns.finish()]
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
@@ -200,7 +196,7 @@ def test_a_tool_by_itself_waits_for_a_model_that_shows_what_it_returned(
 
 
 def test_a_search_by_hand_is_a_sample_with_the_model_that_shows_it_alone():
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(BY_HAND) == []
     (sample,) = [*turns.add(READS), *turns.finish()]
     assert [context.text for context in sample.known_contexts] == [PAGE]
@@ -224,7 +220,7 @@ def test_a_query_that_only_a_model_is_seen_to_say_is_no_sure_question():
             Message("assistant", f"Tool input: {query}"),
             Message("user", last_words),
         )
-        turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+        turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
         assert turns.add(search(query, 1.0)) == []
         (sample,) = [*turns.add(answering), *turns.finish()]
         assert sample.question == question
@@ -235,7 +231,7 @@ def test_a_query_that_only_a_model_is_seen_to_say_is_no_sure_question():
 @pytest.mark.parametrize("shown", [PAGE, "The mayor likes bridges."])
 def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     """Its conversation has a name, nothing is searched for in it, and its prompt shows it."""
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     searched, goes_on = (
         replace(
             model(f"{text}\n{question}", answer, began),
@@ -289,7 +285,7 @@ def test_a_run_that_searches_itself_may_show_what_was_searched_for_before_it(
     """What stands in what it found is its own: the search before it is a turn by itself."""
     shown = [PAGE, found_itself] if is_read else [found_itself]
     agent = agent_that_searches(found_itself, "\n".join([*shown, QUESTION]))
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)  # it waits for nothing
     for passages in (sample.contexts, sample.retrieved):
@@ -306,7 +302,7 @@ def test_a_question_that_repeats_what_was_looked_up_before_it_reads_nothing():
     found_itself = "It was painted green in 1901 by a painter of the coast."
     agent = agent_that_searches(found_itself, f"{found_itself}\n{asked}")
     agent = replace(agent, question=asked)
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)
     assert [passage.text for passage in sample.retrieved or ()] == [found_itself]
@@ -320,7 +316,7 @@ def test_what_a_run_found_side_by_side_is_no_longer_text_of_a_search_before_it()
     pieces = [PAGE, "It was painted green in 1901 by a painter of the coast."]
     agent = agent_that_searches(pieces[0], "\n".join([*pieces, QUESTION]))
     agent.root.children[0].documents = tuple(map(Document, pieces))
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(search("By whom was it opened?", 1.0, " ".join(pieces))) == []
     (sample,) = turns.add(agent)
     assert [len(call.items) for call in sample.ledger.calls] == [2]
@@ -333,7 +329,7 @@ def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read()
     front = "The town of Velm lies on two banks, and many praise its markets in winter."
     longer = f"{front} {PAGE} It was painted green in 1901 by a painter of the coast."
     agent = agent_that_searches(longer, f"{PAGE}\n{front} …\n{QUESTION}")
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(search("By whom was it opened?", 1.0)) == []
     (sample,) = turns.add(agent)
     assert PAGE in [context.text for context in sample.contexts or ()]
@@ -356,7 +352,7 @@ def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
     found, shown, joined
 ):
     """What stands inside of the text of another search is that one's."""
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     queries = ["By whom was it opened?", QUESTION]
     for began, text in enumerate(found):
         assert turns.add(search(queries[began], began, text)) == []
@@ -391,7 +387,7 @@ def test_a_result_without_a_text_is_no_search_that_found_nothing(
         call("tool", name="books", query="Faro", text=text, result=returned),
         reads(asked(PORTO)),
     )
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     (sample,) = turns.add(run) + turns.finish()
     search, lookup = sample.ledger.calls
     assert (search.kind, lookup.kind) == ("retrieval", kind)
@@ -405,7 +401,7 @@ def test_a_tool_whose_text_has_the_name_of_a_later_tool_brings_evidence():
         tool(text, name="search", query="Douro"),
         reads(after_tool(text), offered_tools=("search", "refund")),
     )
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     (sample,) = turns.add(run) + turns.finish()
     assert [item.text for call in sample.ledger.calls for item in call.items] == [text]
 
@@ -417,7 +413,7 @@ def shown_messages(prompt: list[Message], reply: str, began: float) -> Tree:
 
 
 def samples_made(runs: list[Tree]):
-    turns: Turns[Tree] = Turns(lambda run: [run], samples_of, Overrides())
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     return [sample for run in runs for sample in turns.add(run)] + turns.finish()
 
 
