@@ -353,7 +353,9 @@ class Captured(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid, or the model is none.
         """
-        measure_use = import_deferred("measure_use")
+        measure_use = import_deferred(
+            "measured_use.measuring:measure_use", "measuring what passages did"
+        )
         samples = self.samples
         with as_judge_work():
             measured: list[Sample] = measure_use(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ragmetrics_core.cli.printing import show
 from ragmetrics_core.data import InputError, SettingError
-from ragmetrics_core.engine import loop
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.reply_store import SqliteStore, connect, default_path
@@ -118,7 +118,7 @@ def _batches(options: argparse.Namespace) -> int:
         look_at_batches = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
-        state_by_batch = loop.run(look_at_batches)  # runs the coroutine to its end
+        state_by_batch = wait_for(look_at_batches)
         # Batches that were sent to another address than the one that the options name:
         # nothing is asked there, as its key is not known here.
         addresses_not_asked = list(parking.address_by_foreign_batch.values())

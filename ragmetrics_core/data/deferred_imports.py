@@ -14,44 +14,18 @@ from typing import Any
 
 from ragmetrics_core.data.errors import MissingDependency, SettingError
 
-# By name the module and attribute, and what they are needed for.
-_DEFERRED_NAMES = {
-    # a report and a comparison as pages
-    "write_page": ("page.render:write_page", "a page of results"),
-    "write_comparison": (
-        "page.comparison_page:write_comparison",
-        "a page of a comparison",
-    ),
-    # evaluate(batch=) and Report.from_parquet
-    "ParkingStore": ("scale.batches:ParkingStore", "a run in batches"),
-    "ParquetReport": ("scale.scorer:ParquetReport", "reading results of a Scorer"),
-    # Report.write_to a target by its name
-    "target_named": ("traces.targets:target_named", "writing onto traces"),
-    # captured.measure_use
-    "measure_use": (
-        "measured_use.measuring:measure_use",
-        "measuring what passages did",
-    ),
-    # Metric.score, which the engine carries out
-    "score_one": ("engine.scoring:score_one", "scoring"),
-    "submit_to_loop": ("engine.loop:submit", "scoring"),
-    "wait_on_loop": ("engine.loop:run", "scoring"),
-    # an async function under @metric
-    "run_metric": ("engine.loop:run_metric", "an async metric"),
-}
 
-
-def import_deferred(name: str) -> Any:
-    """Import what stands in the table under this name.
+def import_deferred(place: str, needed_for: str) -> Any:
+    """Import what one of our packages has, e.g. ``"page.render:write_page"``.
 
     Raises:
-        MissingDependency: If its package was left out of this installation.
+        MissingDependency: If the package was left out of this installation; the
+            sentence begins with ``needed_for``.
     """
-    place, needed_for = _DEFERRED_NAMES[name]
-    module_name, _, attribute = place.partition(":")
+    module_name, _, name = place.partition(":")
     with whole_installation_for(needed_for):
         module = import_module(f"ragmetrics_core.{module_name}")
-    return getattr(module, attribute)
+    return getattr(module, name)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import MetricCrashed, QuestionNotSupported, RowError
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
     distinct_judges,
@@ -77,7 +77,7 @@ class CountingJudge(Judge):
 
     def __init__(self, judge: Judge) -> None:
         for model in judge.models:
-            run(await_users_code(model, model.prepare))
+            wait_for(await_users_code(model, model.prepare))
         self.name = judge.name
         self.usage = Usage()
         self._judge = judge
@@ -316,7 +316,8 @@ def estimate(
     names_applied: set[str] = set()
     iterator = iter(samples)
     while rows := list(islice(iterator, _ROWS_AT_A_TIME)):
-        for result in run(gather_all(judging.judge(0, row, asking) for row in rows)):
+        results = gather_all(judging.judge(0, row, asking) for row in rows)
+        for result in wait_for(results):
             _add_row(estimated, result, names_applied)
     for name in names_applied & estimated.left_out.keys():
         del estimated.left_out[name]

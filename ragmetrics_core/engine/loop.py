@@ -41,7 +41,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     return future
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Do work on the judges' loop, as ``submit`` does, and wait for its result.
 
     If the wait ends before, e.g. by Ctrl-C, the work is cancelled. ``SettingError`` in

@@ -28,8 +28,7 @@ from ragmetrics_core.data import (
     import_deferred,
 )
 from ragmetrics_core.data.errors import crash_in_words
-from ragmetrics_core.engine.loop import run as wait_for
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import submit, wait_for
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import NOBODY, JudgeLike
 from ragmetrics_core.engine.sample_judging import (
@@ -139,7 +138,9 @@ class Run:
         self.store = resolve_store(store)
         self.batch_store: ParkingStore | None = None
         if batch:  # its package is optional, and so imported only here
-            make_parking_store = import_deferred("ParkingStore")
+            make_parking_store = import_deferred(
+                "scale.batches:ParkingStore", "a run in batches"
+            )
             self.batch_store = make_parking_store(
                 self.store, self._chat_models, self._budget
             )

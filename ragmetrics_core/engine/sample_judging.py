@@ -15,7 +15,7 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.errors import is_ours
-from ragmetrics_core.engine.loop import run as wait_for
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_judge
 from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off

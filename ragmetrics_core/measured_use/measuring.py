@@ -38,7 +38,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.replies import Bit, Comment
 from ragmetrics_core.engine.dry_run import tokens_of
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.sample_judging import refuse_unknown_prices
@@ -151,7 +151,7 @@ def measure_use(
         repeats,
         temperature,
     )
-    return run(measuring.measure_all(list(samples), concurrency, on_measured))
+    return wait_for(measuring.measure_all(list(samples), concurrency, on_measured))
 
 
 def calls_needed(
@@ -178,7 +178,7 @@ def calls_needed(
             prompt_tokens=n_calls * tokens_of(n_characters),
             completion_tokens=n_calls * tokens_of(len(sample.answer or "")),
         )
-    run(await_users_code(asked, asked.prepare))
+    wait_for(await_users_code(asked, asked.prepare))
     return priced(usage, asked.prices())
 
 

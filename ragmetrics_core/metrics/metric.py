@@ -404,8 +404,9 @@ class Metric(SilentData, Settings, ABC):
                 key.
         """
         fields = _fields_given(question, contexts, answer, reference, further_fields)
-        scoring = import_deferred("score_one")(self, sample, fields, judge)
-        return cast("Outcome", import_deferred("wait_on_loop")(scoring))
+        score_one = import_deferred("engine.scoring:score_one", "scoring")
+        wait_for = import_deferred("engine.loop:wait_for", "scoring")
+        return cast("Outcome", wait_for(score_one(self, sample, fields, judge)))
 
     async def ascore(
         self,
@@ -420,8 +421,9 @@ class Metric(SilentData, Settings, ABC):
     ) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
         fields = _fields_given(question, contexts, answer, reference, further_fields)
-        scoring = import_deferred("score_one")(self, sample, fields, judge)
-        future = import_deferred("submit_to_loop")(scoring)
+        score_one = import_deferred("engine.scoring:score_one", "scoring")
+        submit = import_deferred("engine.loop:submit", "scoring")
+        future = submit(score_one(self, sample, fields, judge))
         return cast("Outcome", await asyncio.wrap_future(future))
 
 
@@ -485,7 +487,10 @@ class FunctionMetric(Metric):
         try:
             returned: Any = type(self).function(sample)
             if inspect.iscoroutine(returned):  # of an async function
-                returned = import_deferred("run_metric")(returned)
+                run_metric = import_deferred(
+                    "engine.loop:run_metric", "an async metric"
+                )
+                returned = run_metric(returned)
             if isinstance(returned, Generator):
                 if not self.asks_judge:
                     return self.failed(MetricCrashed(_HIDDEN_PLAN.format(self.name)))

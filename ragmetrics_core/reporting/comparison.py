@@ -293,8 +293,10 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        # a function of page.comparison_page
-        import_deferred("write_comparison")(path, self)
+        write_comparison = import_deferred(
+            "page.comparison_page:write_comparison", "a page of a comparison"
+        )
+        write_comparison(path, self)
 
 
 def compare(

@@ -362,7 +362,10 @@ class Report:
                 flushed, and a note at the error says how many they are.
         """
         if isinstance(target, str):
-            target = cast("Sink", import_deferred("target_named")(target))
+            target_named = import_deferred(
+                "traces.targets:target_named", "writing onto traces"
+            )
+            target = cast("Sink", target_named(target))
         write_all(self.results, target)
 
     @classmethod
@@ -401,9 +404,10 @@ class Report:
             InputError: If it cannot be read, or holds no results of a ``Scorer``.
             MissingDependency: If the extra ``parquet`` is not installed.
         """
-        report: Report = import_deferred("ParquetReport")(
-            path, columns_by_field(columns)
+        parquet_report = import_deferred(
+            "scale.scorer:ParquetReport", "reading results of a Scorer"
         )
+        report: Report = parquet_report(path, columns_by_field(columns))
         return report
 
     def to_pandas(self) -> pd.DataFrame:
@@ -442,8 +446,8 @@ class Report:
         summary = self.summary(cluster=cluster)
         glance = glance_of(self.results, summary, self.run, decisions)
         shown = self.shown()
-        # a function of page.render
-        import_deferred("write_page")(path, shown.results, summary, shown.run, glance)
+        write_page = import_deferred("page.render:write_page", "a page of results")
+        write_page(path, shown.results, summary, shown.run, glance)
 
     def shown(self) -> Report:
         """The report over the rows that a page shows one by one: all of them."""

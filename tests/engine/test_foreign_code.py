@@ -35,7 +35,7 @@ from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Answer, Asked, Usage
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.engine.loop import run as on_the_loop
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
@@ -201,7 +201,7 @@ def test_whatever_is_raised_fails_one_row_and_all_others_are_judged(place, error
     assert statuses == ["scored"] * 3 + ["failed"] + ["scored"] * 2
     assert report.run.stopped == ""
     assert own.name == "foreign" or report.results[3].usage.calls or "judge" in place
-    assert on_the_loop(asyncio.sleep(0, "the loop goes on")) == "the loop goes on"
+    assert wait_for(asyncio.sleep(0, "the loop goes on")) == "the loop goes on"
 
 
 def test_a_client_without_words_is_known_by_its_status():

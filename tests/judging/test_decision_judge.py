@@ -35,7 +35,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Option, TypedQuestion
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
@@ -442,7 +442,7 @@ def test_a_body_in_another_form_fails_at_once(server):
 )
 def test_statuses_have_their_meaning(server, status, said, kind, n_requests):
     server.faults = lambda _: Fault(status, body=json.dumps(said))
-    reply = run(judge_at(server).answer(a_question())).reply
+    reply = wait_for(judge_at(server).answer(a_question())).reply
     assert isinstance(reply, NotAnswered)
     kinds = {
         "context": errors.ContextWindowExceeded,
@@ -476,7 +476,7 @@ def a_question() -> Question[Any]:
 
 def test_an_overloaded_endpoint_is_asked_again(server):
     server.faults = lambda number: Fault(529) if number == 0 else None
-    answer = run(judge_at(server).answer(a_question()))
+    answer = wait_for(judge_at(server).answer(a_question()))
     assert isinstance(answer.reply, Asked)
     assert (answer.usage.calls, answer.usage.faults) == (2, 1)
 

@@ -39,7 +39,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.replies import Bands, EachOnce, Findings, Texts, UnitNumber
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.judging.decision_judge import (
     ConvertedQuestion,
     DecisionJudge,
@@ -163,7 +163,7 @@ def test_typed_questions_follow_from_the_form_of_the_reply(name):
         return [0.9, *[0.1 / n_others] * n_others] if options else 0.9
 
     with DecisionServer(answer) as server:
-        answered = run(judge_at(server).answer(tone(reply))).reply
+        answered = wait_for(judge_at(server).answer(tone(reply))).reply
     assert isinstance(answered, Asked)
     (field,) = reply.model_fields
     assert getattr(answered.reply, field) == value
@@ -175,7 +175,7 @@ def test_typed_questions_follow_from_the_form_of_the_reply(name):
 
 def test_a_default_is_left_out_and_a_reason_says_the_probability(server):
     reply = form(reason=(Comment, ""), words=(list[str], []), polite=(Bit, ...))
-    answered = run(judge_at(server).answer(tone(reply))).reply
+    answered = wait_for(judge_at(server).answer(tone(reply))).reply
     assert isinstance(answered, Asked)
     assert answered.reply == reply(reason="p = 0.90", words=[], polite=True)
     assert len(server.requests) == 1
@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[type[BaseModel], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_typed_question_decides_is_refused_and_names_a_judge(server, name):
     reply, words = REFUSED[name]
-    refused = run(judge_at(server).answer(tone(reply))).reply
+    refused = wait_for(judge_at(server).answer(tone(reply))).reply
     assert isinstance(refused.error, QuestionNotSupported)
     for said in (words, "Question", "gpt-4o-mini", "'lexical'"):
         assert said in str(refused.error)
@@ -208,7 +208,7 @@ def test_a_probability_of_what_is_not_asked_is_refused(server):
     asked = tone(
         reply, wanted_probability=LabelProbability("word", "a", labels=("a", "b"))
     )
-    refused = run(judge_at(server).answer(asked)).reply
+    refused = wait_for(judge_at(server).answer(asked)).reply
     assert '"word" has no probability' in str(refused.error)
 
 
@@ -236,7 +236,7 @@ def test_the_probability_of_the_label_that_is_wanted_is_given(
     reply, wanted, chances, p
 ):
     with DecisionServer(lambda *_: chances) as server:
-        answered = run(
+        answered = wait_for(
             judge_at(server).answer(tone(reply, wanted_probability=wanted))
         ).reply
     assert isinstance(answered, Asked)
@@ -246,7 +246,7 @@ def test_the_probability_of_the_label_that_is_wanted_is_given(
 
 def test_of_two_bits_nothing_tells_which_probability_counts(server):
     reply = form(polite=(Bit, ...), short=(Bit, ...))
-    answered = run(judge_at(server).answer(tone(reply))).reply
+    answered = wait_for(judge_at(server).answer(tone(reply))).reply
     assert isinstance(answered, Asked)
     assert answered.weights == ()
 
@@ -275,7 +275,7 @@ class Contradicting(BaseModel):
 
 
 def test_bits_that_contradict_each_other_fail(server):
-    reply = run(judge_at(server).answer(tone(Contradicting))).reply
+    reply = wait_for(judge_at(server).answer(tone(Contradicting))).reply
     assert isinstance(reply.error, UnusableReply)
     assert "contradict" in str(reply.error)
 
@@ -287,7 +287,7 @@ def test_no_part_takes_the_place_of_what_is_asked(server, name):
         parts={name: Part("Text", "All is polite.")},
         instructions=Instructions(f"Is it polite?\n{{{name}}}"),
     )
-    refused = run(judge_at(server).answer(asked)).reply
+    refused = wait_for(judge_at(server).answer(asked)).reply
     assert f"a part named {name}" in str(refused.error)
     assert not server.requests
 
@@ -414,7 +414,7 @@ def reply_at(
     ``of_a_claim`` is the probability that anything is claimed; None for the same.
     """
     model = Constant(chance, chance if of_a_claim is None else of_a_claim)
-    answered = run(DecisionJudge(model).answer(question)).reply
+    answered = wait_for(DecisionJudge(model).answer(question)).reply
     assert isinstance(answered, Asked)
     return answered
 

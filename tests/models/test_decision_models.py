@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     SettingError,
     errors,
 )
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
@@ -72,7 +72,7 @@ def error_of(
     model: DecisionModel, reply_form: type[BaseModel] = Polite
 ) -> errors.JudgeError:
     """The error with which a question fails."""
-    reply = run(DecisionJudge(model).answer(tone(reply_form))).reply
+    reply = wait_for(DecisionJudge(model).answer(tone(reply_form))).reply
     return reply.error
 
 
@@ -153,7 +153,7 @@ def test_answers_that_are_none_fail_at_once(form, answers):
 def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(form, server, body):
     server.faults = lambda _: Fault(200, body=body)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
-    reply = run(judge.answer(tone())).reply
+    reply = wait_for(judge.answer(tone())).reply
     assert isinstance(reply.error, errors.TransientJudgeError)
     assert "could not be reached" not in str(reply.error)
     assert "HTTP 500" not in str(reply.error)
@@ -169,7 +169,7 @@ def test_a_body_that_cannot_be_read_was_a_reply_all_the_same(form, server, body)
 def test_an_error_that_comes_as_a_success_is_that_error(form, server, said, kind):
     server.faults = lambda _: Fault(200, body=json.dumps(said))
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
-    reply = run(judge.answer(tone())).reply
+    reply = wait_for(judge.answer(tone())).reply
     assert isinstance(reply.error, kind)
 
 
@@ -206,7 +206,7 @@ def test_texts_that_were_cut_are_too_long_wherever_that_is_told(form, told):
 def test_errors_name_the_model_as_the_user_does(form, server, status):
     server.faults = lambda _: Fault(status)
     judge = DecisionJudge(FORMS[form](server.base_url), attempts=1)
-    reply = run(judge.answer(tone())).reply
+    reply = wait_for(judge.answer(tone())).reply
     assert f"{form}/tiny" in str(reply.error)
 
 
@@ -217,7 +217,7 @@ def test_an_address_may_leave_out_the_version_of_system_one(server):
     bare = server.base_url.removesuffix("/v1")
     for address in (bare, f"{bare}/", server.base_url, f"{server.base_url}/"):
         model = SystemOneModel("tiny", api_base=address)
-        assert isinstance(run(DecisionJudge(model).answer(tone())).reply, Asked)
+        assert isinstance(wait_for(DecisionJudge(model).answer(tone())).reply, Asked)
     assert {request.path for request in server.requests} == {"/v1/systemone"}
 
 
@@ -244,7 +244,7 @@ def test_typesafes_key_goes_to_its_own_address_only(server, monkeypatch):
     assert own[:2] == ("https://api.typesafe.ai/v1", "TYPESAFE_API_KEY")
     monkeypatch.setenv("TYPESAFE_BASE_URL", server.base_url)
     model = SystemOneModel("typesafe/jev-1.13.0")
-    assert isinstance(run(DecisionJudge(model).answer(tone())).reply, Asked)
+    assert isinstance(wait_for(DecisionJudge(model).answer(tone())).reply, Asked)
     (request,) = server.requests
     assert "ts-secret" not in json.dumps(dict(request.headers))
     assert request.body["model"] == "jev-1.13.0"
@@ -255,7 +255,7 @@ def test_typesafes_key_goes_to_its_own_address_only(server, monkeypatch):
 def test_a_key_named_beside_its_address_is_sent(form, server, monkeypatch):
     monkeypatch.setenv("MINE", "my-secret")
     judge = resolve_judge(f"{form}/tiny", api_base=server.base_url, api_key_env="MINE")
-    assert isinstance(run(judge.answer(tone())).reply, Asked)
+    assert isinstance(wait_for(judge.answer(tone())).reply, Asked)
     (request,) = server.requests
     assert request.headers["authorization"] == "Bearer my-secret"
 
@@ -295,5 +295,5 @@ def test_a_model_without_an_address_says_what_to_do():
 
 def test_a_name_with_slashes_is_sent_as_it_stands_to_ones_own_address(server):
     judge = resolve_judge("systemone/openai/oss", api_base=server.base_url)
-    assert isinstance(run(judge.answer(tone())).reply, Asked)
+    assert isinstance(wait_for(judge.answer(tone())).reply, Asked)
     assert server.requests[0].body["model"] == "openai/oss"
