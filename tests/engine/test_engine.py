@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from interrupts import interruptible
 from judge_replies import covered, poll, polls, useful
 from lanes import crossed
 
@@ -554,11 +555,8 @@ class Interrupting(SlowJudge):
 
 
 def test_an_interrupt_ends_with_what_is_done():
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with interruptible():
         report = evaluate(ROWS, "adherence", judge=Interrupting(), concurrency=2)
-    finally:
-        signal.signal(signal.SIGINT, previous)
     assert report.run.interrupted
     assert 0 < len(report.results) < len(ROWS)
     left = re.fullmatch(
@@ -597,12 +595,8 @@ def test_a_stream_that_ends_early_says_so_after_whole_rows(judge, limits, error,
     metrics = ["adherence", "utilization"]
     results = iter_results(ROWS, metrics, judge=judge(), limits=limits)
     rows: list[SampleResult] = []
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(error) as raised:
-            rows.extend(results)  # keeps those before the error
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    with interruptible(), pytest.raises(error) as raised:
+        rows.extend(results)  # keeps those before the error
     assert raised.type is error
     assert len(rows) < len(ROWS)
     assert all(len(row.results) == 2 for row in rows)

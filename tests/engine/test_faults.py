@@ -8,12 +8,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
 import pytest
 from chat_models import PolledModel
+from interrupts import interruptible
 from lanes import crossed
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
@@ -423,16 +423,6 @@ class Wrapping(Judge):
         elif self._then == "crashes":
             raise ZeroDivisionError
         return answer
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C counts, also where the tests run below a shell in the background."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def hold_the_loop() -> None:
