@@ -6,12 +6,13 @@ A chunk is useful if it helps to arrive at the answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import fsum
 from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
-import ragmetrics_core.metrics.retrieval_ranking as ranking
 from ragmetrics_core.data import (
     Context,
     JudgedChunk,
@@ -58,6 +59,7 @@ from ragmetrics_core.metrics.metric import (
     error_of_unanswered,
     instructions_for_judge,
 )
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 
 
 class Useful(Question[Any]):
@@ -317,8 +319,8 @@ class ContextUtilization(Metric):
         n_useful = sum(useful)
         further_fields: dict[str, Any] = {}
         if self.relevance == "binary":
-            value = ranking.average_precision(useful)
-            baseline = ranking.random_order(len(useful), n_useful)
+            value = average_precision(useful)
+            baseline = random_order(len(useful), n_useful)
             further_fields["random_order"] = baseline
             further_fields["lift"] = value - baseline
             further_fields["ideal"] = float(any(useful))
@@ -332,7 +334,7 @@ class ContextUtilization(Metric):
                     " judge"
                 )
                 return self.failed(UnusableReply(message))
-            value = ranking.expected_average_precision(probabilities)
+            value = expected_average_precision(probabilities)
         further_fields["useful"] = n_useful
         further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
         # A ledger names the calls that brought the contexts: then each call is judged,
@@ -486,3 +488,66 @@ def _verdicts(judge_reply: Asked[Any], chunks: Sequence[str]) -> dict[str, _Verd
             "windows": n_windows if n_windows > 1 else None,
         }
     return verdict_by_text
+
+
+def random_order(count: int, useful: int) -> float:
+    """Return the average precision expected of the same verdicts in random order.
+
+    ``count`` is the number of chunks, above 0; ``useful`` of them are useful.
+
+    Returns:
+        In [0, 1]; 0.0 if none is useful.
+
+    Source:
+        Bestgen (2015), "Exact expected average precision of the random baseline", PBML
+        103.
+
+    Examples:
+        >>> round(random_order(5, 1), 4)
+        0.4567
+    """
+    if useful == 0 or count == 1:
+        return float(useful)
+    harmonic_number = sum(Fraction(1, rank) for rank in range(1, count + 1))
+    useful_share_of_rest = Fraction(useful - 1, count - 1)
+    gain_of_early_ranks = (count - useful) * harmonic_number / (count * (count - 1))
+    return float(useful_share_of_rest + gain_of_early_ranks)
+
+
+def expected_average_precision(probabilities: Sequence[float]) -> float:
+    """Return the expected average precision of chunks that are useful with some chance.
+
+    Example: two chunks are useful with a chance of .5 each. The average precision is 1
+    if both are useful, 1 if the first is, .5 if the second is, 0 if none is: mean .625.
+
+    ``probabilities`` has for the chunk at each rank the probability that it is useful,
+    independently of the others.
+
+    Returns:
+        In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
+
+    Source:
+        Exact, by Poisson-binomial convolution: the sum over n of E[S · 1{N = n}] / n,
+        for N useful chunks with the sum S of the precisions at their ranks.
+
+    Examples:
+        >>> expected_average_precision([0.5, 0.5])
+        0.625
+    """
+    # at index n: how probable it is that exactly n of the chunks so far are useful, and
+    # the sum of their precisions, weighed by the probability of each way to these n
+    chances = [1.0]
+    weighted_precisions = [0.0]
+    for rank, chance in enumerate(map(float, probabilities), start=1):
+        chances.append(0.0)
+        weighted_precisions.append(0.0)
+        # n are useful now: n were, and this chunk is useless; or n - 1 were, and it is
+        # useful. From the highest n down, so that n - 1 is still that of before.
+        for n in range(rank, 0, -1):
+            if_useful = weighted_precisions[n - 1] + n / rank * chances[n - 1]
+            weighted_precisions[n] *= 1 - chance
+            weighted_precisions[n] += chance * if_useful
+            chances[n] = (1 - chance) * chances[n] + chance * chances[n - 1]
+        chances[0] *= 1 - chance
+    terms = [weighted_precisions[n] / n for n in range(1, len(weighted_precisions))]
+    return min(1.0, fsum(terms))

@@ -18,9 +18,12 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.results import Scored
 from ragmetrics_core.labelling.labels import votes_of
-from ragmetrics_core.metrics import retrieval_ranking as ap
 from ragmetrics_core.metrics.context_recall import RateRecall
-from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.context_utilization import (
+    Useful,
+    expected_average_precision,
+)
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 from ragmetrics_core.statistics import (
     corrected_means,
     means,
@@ -182,10 +185,8 @@ STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
             rater_agreement.spearman,
         )
     },
-    "average precision": lambda _, labels: ap.average_precision(labels),
-    "expected average precision": lambda scores, _: ap.expected_average_precision(
-        scores
-    ),
+    "average precision": lambda _, labels: average_precision(labels),
+    "expected average precision": lambda scores, _: expected_average_precision(scores),
 }
 
 

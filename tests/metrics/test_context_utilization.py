@@ -21,13 +21,11 @@ from ragmetrics_core.metrics.context_utilization import (
     Useful,
     Usefulness,
     UsefulnessAlone,
-)
-from ragmetrics_core.metrics.declined import Declined
-from ragmetrics_core.metrics.retrieval_ranking import (
-    average_precision,
     expected_average_precision,
     random_order,
 )
+from ragmetrics_core.metrics.declined import Declined
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 
 verdict_lists = st.lists(st.booleans(), min_size=1, max_size=12)
 probability_lists = st.lists(st.floats(0, 1), min_size=1, max_size=7)

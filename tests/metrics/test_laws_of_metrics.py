@@ -32,9 +32,11 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.judging.reading import read
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.metrics import retrieval_ranking as ap
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
-from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.context_utilization import (
+    Useful,
+    expected_average_precision,
+)
 from ragmetrics_core.metrics.fact_matrix import (
     ExtractFacts,
     FactInContext,
@@ -42,6 +44,7 @@ from ragmetrics_core.metrics.fact_matrix import (
     ReasonedFacts,
 )
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.retrieval_ranking import average_precision
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -107,16 +110,16 @@ def test_a_useful_chunk_that_moves_up_never_lowers_the_score(verdicts):
     for place in range(1, len(verdicts)):
         if verdicts[place] and not verdicts[place - 1]:
             better = [*verdicts[: place - 1], True, False, *verdicts[place + 1 :]]
-            assert ap.average_precision(better) > ap.average_precision(verdicts)
+            assert average_precision(better) > average_precision(verdicts)
 
 
 @FEW_EXAMPLES
 @given(VERDICTS)
 def test_noise_behind_the_last_useful_chunk_changes_no_score(verdicts):
     longer = [*verdicts, False]
-    assert ap.average_precision(longer) == ap.average_precision(verdicts)
-    assert ap.expected_average_precision(longer) == pytest.approx(
-        ap.average_precision(verdicts)
+    assert average_precision(longer) == average_precision(verdicts)
+    assert expected_average_precision(longer) == pytest.approx(
+        average_precision(verdicts)
     )
 
 
@@ -148,7 +151,7 @@ def test_permuting_the_contexts_permutes_the_verdicts(texts, chance):
         )
         verdicts = [chunk.useful for chunk in result.evidence.chunks]  # type: ignore[union-attr]
         assert result.value == pytest.approx(
-            ap.average_precision([bool(own) for own in verdicts])
+            average_precision([bool(own) for own in verdicts])
         )
         by_text.append(dict(zip(contexts, verdicts, strict=True)))
     assert by_text[0] == by_text[1]
