@@ -20,7 +20,6 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
-    answer_of_structure,
     as_one_line,
     compact,
     find_instances,
@@ -149,7 +148,7 @@ class Reply:
         if has_no_answer(value):
             return ""
         is_mapping = isinstance(value, Mapping)
-        return answer_of_structure(value) if is_mapping else compact(value)
+        return _answer_of_structure(value) if is_mapping else compact(value)
 
     @cached_property
     def is_verdict(self) -> bool:
@@ -177,6 +176,15 @@ class Reply:
     def writes_query(self, query: str) -> bool:
         """Whether a query was written here, alone or among others."""
         return _bare_query(query) in self.queries
+
+
+def _answer_of_structure(structure: Mapping[str, Any]) -> str:
+    """Return the text under the first usual name for an answer, else all of it as JSON."""
+    for key in ANSWER_KEYS:
+        answer = structure.get(key)
+        if isinstance(answer, str) and answer.strip():
+            return answer
+    return compact(structure)
 
 
 def _bare_query(line: str) -> str:
@@ -337,7 +345,7 @@ class Calls:
         if isinstance(value, Mapping):
             if set(ANSWER_KEYS).isdisjoint(value):
                 return LABEL if _STEERING_KEYS.isdisjoint(value) else NO_ANSWER
-            text, likeness = answer_of_structure(value), STRUCTURED
+            text, likeness = _answer_of_structure(value), STRUCTURED
         elif not reply.text.strip() or call in self.query_writers:
             return NO_ANSWER
         else:
@@ -561,7 +569,7 @@ class AskedTurn:
         output = self.tree.output if isinstance(self.tree.output, Mapping) else {}
         answer_object = output.get("structured_response")  # of an agent
         if isinstance(answer_object, Mapping):
-            return answer_of_structure(answer_object) == text
+            return _answer_of_structure(answer_object) == text
         values = [output.get(name) for name in ANSWER_NAMES]
         return any(str(value) == text for value in values if value is not None)
 

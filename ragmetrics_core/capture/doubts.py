@@ -21,8 +21,6 @@ from typing import Literal
 
 from ragmetrics_core.data import Grade
 
-_GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
-
 SettledBy = Literal["question", "answer", "contexts", "nothing"]
 
 CAPTURE_EARLIER = (
@@ -126,9 +124,3 @@ class Doubt:
     def sentence(self) -> str:
         """What it says, and what to do."""
         return _TABLE[self.code][2].format(self.detail)
-
-
-def worst_grade(doubts: list[Doubt]) -> Grade:
-    """Return the grade that some doubts leave; "exact" without any."""
-    grades = [doubt.grade for doubt in doubts]
-    return max(grades, key=_GRADES_FROM_BEST.index, default="exact")

@@ -7,7 +7,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -25,7 +25,7 @@ from ragmetrics_core.capture.calls import (
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.passages import Passages
-from ragmetrics_core.capture.plain_values import FieldPlace, contexts_in
+from ragmetrics_core.capture.plain_values import FieldPlace, documents_in, texts_in
 from ragmetrics_core.capture.shown import (
     Candidate,
     Extent,
@@ -35,7 +35,7 @@ from ragmetrics_core.capture.shown import (
     shows,
 )
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context, PassageNote, RowError
+from ragmetrics_core.data import Context, PassageNote, RowError, Sample
 from ragmetrics_core.data.sample_parts import EvidenceFrom
 
 _SHORT_REPLY = Doubt(
@@ -127,7 +127,7 @@ class _Reading:
         if "contexts" in self._turn.named:
             self.evidence_from = "named"
             try:
-                self.contexts = tuple(contexts_in(self._turn.named["contexts"]))
+                self.contexts = tuple(_contexts_in(self._turn.named["contexts"]))
                 sentence = "" if self.contexts else _NONE_NAMED
             except RowError as error:  # objects without a text
                 sentence = f"{_NONE_NAMED}: {error}"
@@ -650,3 +650,21 @@ def _messages_of_earlier_turns(call: Node, replies: Collection[str]) -> list[str
         for message in call.prompt[:last_reply]
         if message.role in ("user", "tool") and message.text not in said_again
     ]
+
+
+def _contexts_in(value: object) -> list[Context]:
+    """Return the contexts that a user points at: documents, objects with a text, else texts.
+
+    Example: ``[{"text": "It fell.", "id": "b"}]`` gives a context with the id "b".
+
+    Raises:
+        RowError: If an object has no text under a usual name: its other fields, such as
+            its source, are no contexts.
+    """
+    documents = [document.context() for document in documents_in(value)]
+    if documents:
+        return documents
+    objects = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(element, Mapping) for element in objects):
+        return list(Sample.from_row({"contexts": list(objects)}).known_contexts)
+    return [Context(text=text) for text in texts_in(value)]

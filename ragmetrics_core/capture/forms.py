@@ -254,16 +254,6 @@ def is_entry(source: str, start: int, end: int) -> bool:
     return _begins_entry(source, start) and ends_entry(source, end)
 
 
-def is_labelled(text: str, piece: str) -> bool:
-    """Whether a text is a piece of some letters, alone or behind a label: "Noted: Porto"."""
-    form = form_of(text)
-    label = form.letters.removesuffix(piece)
-    if not piece or label == form.letters:
-        return False
-    place = form.place_in_source(len(label), len(form.letters))
-    return not label or (len(label) < SHORTEST and is_entry(text, *place))
-
-
 def is_cut_before(source: str, start: int) -> bool:
     """Whether what stood before a place in a text was cut off: dots, or an entry begins."""
     before = source[max(0, start - _LONGEST_SIGNS) : start]

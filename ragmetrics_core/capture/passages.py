@@ -25,7 +25,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.forms import SHORTEST, is_labelled, letters_of
+from ragmetrics_core.capture.forms import SHORTEST, form_of, is_entry, letters_of
 from ragmetrics_core.capture.shown import shows, shows_some
 from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node
 
@@ -197,7 +197,7 @@ class Passages:
             if call.kind != "reranker" or call not in self._calls.paths[model]
         ]
         return any(
-            is_labelled(document.text, letters) and not self._is_there(document)
+            _is_labelled(document.text, letters) and not self._is_there(document)
             for document in each.documents
             for letters in short_replies
         )
@@ -493,3 +493,13 @@ def _ids_of_several_texts(calls: Calls) -> frozenset[str]:
         if not all(form in longest for form in forms):  # no cuts of one text
             shared.add(document_id)
     return frozenset(shared)
+
+
+def _is_labelled(text: str, piece: str) -> bool:
+    """Whether a text is a piece of some letters, alone or behind a label: "Noted: Porto"."""
+    form = form_of(text)
+    label = form.letters.removesuffix(piece)
+    if not piece or label == form.letters:
+        return False
+    place = form.place_in_source(len(label), len(form.letters))
+    return not label or (len(label) < SHORTEST and is_entry(text, *place))

@@ -21,7 +21,6 @@ from ragmetrics_core.capture.structures import (
 from ragmetrics_core.capture.tree import Answer, Document, Message
 from ragmetrics_core.data import (
     USUAL_NAMES,
-    Context,
     RowError,
     Sample,
     SettingError,
@@ -169,24 +168,6 @@ def name_of(place: FieldPlace) -> str:
 def documents_in(value: object) -> Iterator[Document]:
     """Yield the documents in a value and in its mappings and sequences."""
     return find_instances(value, Document)
-
-
-def contexts_in(value: object) -> list[Context]:
-    """Return the contexts that a user points at: documents, objects with a text, else texts.
-
-    Example: ``[{"text": "It fell.", "id": "b"}]`` gives a context with the id "b".
-
-    Raises:
-        RowError: If an object has no text under a usual name: its other fields, such as
-            its source, are no contexts.
-    """
-    documents = [document.context() for document in documents_in(value)]
-    if documents:
-        return documents
-    objects = value if isinstance(value, (list, tuple)) else [value]
-    if any(isinstance(element, Mapping) for element in objects):
-        return list(Sample.from_row({"contexts": list(objects)}).known_contexts)
-    return [Context(text=text) for text in texts_in(value)]
 
 
 def texts_in(value: object) -> Iterator[str]:

@@ -31,7 +31,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
-from ragmetrics_core.capture.doubts import Doubt, worst_grade
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.evidence import evidence
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.origins import origins_of
@@ -52,12 +52,14 @@ from ragmetrics_core.data import (
     CaptureNotes,
     Context,
     EvidenceCall,
+    Grade,
     Ledger,
     PromptMessage,
     Sample,
 )
 
 _NO_OVERRIDES = Overrides()
+_GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 _DIGITS = re.compile(r"\d+")
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
@@ -155,6 +157,7 @@ def _sample(
     question = turn.question
     if question is None:
         question = found_answer.answer.question
+    grades = [doubt.grade for doubt in doubts]
     sample = Sample(
         question=question,
         contexts=found_evidence.contexts,
@@ -166,7 +169,7 @@ def _sample(
         error=turn.error,
         **tree.given_fields,
         capture=CaptureNotes(
-            grade=worst_grade(doubts),
+            grade=max(grades, key=_GRADES_FROM_BEST.index, default="exact"),
             evidence_from=found_evidence.evidence_from,
             # of several doubts of one code the first is told
             doubts={doubt.code: doubt.sentence for doubt in reversed(doubts)},

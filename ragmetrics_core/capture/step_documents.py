@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import documents_in
-from ragmetrics_core.capture.structures import compact, query_of_tool
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 # under which recorders put the value that a step was given, or returned
 _WRAPPERS = ("outputs", "output", "inputs", "input")
-# an empty list as a tool's text
-_EMPTY = frozenset(("", "[]", "()"))
 
 
 def note_documents_of_step(node: Node, given: object, returned: object) -> None:
@@ -45,37 +42,6 @@ def note_documents_of_step(node: Node, given: object, returned: object) -> None:
     node.documents_passed_on = tuple(passed_on)
     n_lists = sum(any(documents_in(each)) for each in returned_by_name.values())
     node.sorts_documents = n_lists > 1
-
-
-def complete_tools(root: Node) -> None:
-    """Write into the calls of tools what a run tells of them without words.
-
-    That is their query and text, and which searches found nothing. Example: the tool
-    "lookup" gave two documents in one call, and "[]" in another: the second call found
-    nothing. "[]" alone does not say so: a tool that asks a table gives this as well.
-
-    Args:
-        root: The outermost call. What is noted already stays as it is.
-    """
-    calls = [root]
-    for call in calls:  # the list grows while the loop runs
-        if call.kind != "ignored":
-            calls += call.children
-    tools = [call for call in calls if call.kind == "tool"]
-    for tool in tools:
-        if tool.query is None and tool.arguments is not None:
-            tool.query = query_of_tool(tool.arguments)
-        if tool.text is None and tool.result:
-            tool.text = compact(tool.result)
-    names = {tool.name for tool in tools if tool.documents}
-    for tool in tools:
-        if tool.text is None:  # where none was recorded, what it returned says so
-            is_empty = tool.result == () or tool.result == []
-        else:
-            is_empty = tool.text.strip() in _EMPTY
-        is_search = tool.name in names and tool.documents is None
-        if is_search and is_empty and tool.ended is not None and not tool.error:
-            tool.documents = ()
 
 
 def note_what_was_left_out(node: Node) -> None:

@@ -107,15 +107,6 @@ def texts_of_query(query: str | None) -> list[str]:
     return [query or "", *find_instances(parse_json(query or ""), str)]
 
 
-def answer_of_structure(structure: Mapping[str, Any]) -> str:
-    """Return the text under the first usual name for an answer, else all of it as JSON."""
-    for key in ANSWER_KEYS:
-        answer = structure.get(key)
-        if isinstance(answer, str) and answer.strip():
-            return answer
-    return compact(structure)
-
-
 def has_no_answer(value: object) -> bool:
     """Return whether a structured reply leaves all its fields for an answer empty.
 

@@ -32,8 +32,7 @@ from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.shown import edges_of
 from ragmetrics_core.capture.stages import samples_of
-from ragmetrics_core.capture.step_documents import complete_tools
-from ragmetrics_core.capture.structures import as_one_line
+from ragmetrics_core.capture.structures import as_one_line, compact, query_of_tool
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Ledger, Sample, SettingError, Turn
 from ragmetrics_core.data.sample_parts import before_this_turn
@@ -43,6 +42,9 @@ _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 30.0
 _PART = 24  # letters of a text by which a question is seen to hold it
 _BESIDE = 8  # letters on each side of an edge by which it is of one text
+
+# an empty list as a tool's text
+_EMPTY_LISTS = frozenset(("", "[]", "()"))
 
 _ONE_BLOCK = "; put capture(question=…) around the calls of one question"
 _OF_ANOTHER_TASK = Doubt(
@@ -567,6 +569,37 @@ def _last_lines(history: Sequence[Turn]) -> tuple[str, ...]:
     return tuple(as_one_line(message.content) for message in history[-2:])
 
 
+def _complete_tools(root: Node) -> None:
+    """Write into the calls of tools what a run tells of them without words.
+
+    That is their query and text, and which searches found nothing. Example: the tool
+    "lookup" gave two documents in one call, and "[]" in another: the second call found
+    nothing. "[]" alone does not say so: a tool that asks a table gives this as well.
+
+    Args:
+        root: The outermost call. What is noted already stays as it is.
+    """
+    calls = [root]
+    for call in calls:  # the list grows while the loop runs
+        if call.kind != "ignored":
+            calls += call.children
+    tools = [call for call in calls if call.kind == "tool"]
+    for tool in tools:
+        if tool.query is None and tool.arguments is not None:
+            tool.query = query_of_tool(tool.arguments)
+        if tool.text is None and tool.result:
+            tool.text = compact(tool.result)
+    names = {tool.name for tool in tools if tool.documents}
+    for tool in tools:
+        if tool.text is None:  # where none was recorded, what it returned says so
+            is_empty = tool.result == () or tool.result == []
+        else:
+            is_empty = tool.text.strip() in _EMPTY_LISTS
+        is_search = tool.name in names and tool.documents is None
+        if is_search and is_empty and tool.ended is not None and not tool.error:
+            tool.documents = ()
+
+
 class Turns(Generic[Run]):
     """Makes samples of runs as they end, and joins runs that belong to one question.
 
@@ -636,7 +669,7 @@ class Turns(Generic[Run]):
                 raise SettingError("trees() of an adapter returned a Tree: yield it")
             for tree in trees:
                 check_tree(tree)  # before anything reads it
-                complete_tools(tree.root)
+                _complete_tools(tree.root)
                 # a name in context_tools= may be misspelt
                 names = self._overrides.context_tools or ()
                 for node in tree.root.walk() if names else ():

@@ -27,13 +27,12 @@ from ragmetrics_core.data import (
     Usage,
     import_deferred,
 )
-from ragmetrics_core.data.errors import crash_in_words
+from ragmetrics_core.data.errors import crash_in_words, is_ours
 from ragmetrics_core.engine.loop import submit, wait_for
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import NOBODY, JudgeLike
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
-    addresses_of,
     distinct_judges,
     judges_by_metric,
     refuse_unknown_prices,
@@ -43,7 +42,9 @@ from ragmetrics_core.engine.sample_sources import (
     iterate_samples,
     warn_of_oddities,
 )
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import MetricLike, choose_metrics
+from ragmetrics_core.models.addresses import proxy_for, public_address
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.judge_work import as_judge_work
 from ragmetrics_core.models.limits import Budget, Limits
@@ -210,7 +211,7 @@ class Run:
         places = [
             place
             for judge in self.judges
-            for place in addresses_of(judge) or (judge.name,)
+            for place in _addresses_of(judge) or (judge.name,)
         ]
         return (
             f"no reply for {seconds:.0f} s (a slow one: --timeout) from"
@@ -233,7 +234,7 @@ class Run:
         }
         addresses_by_judge: dict[str, tuple[str, ...]] = {}
         for judge in self.judges:
-            addresses = addresses_of(judge)
+            addresses = _addresses_of(judge)
             if addresses:
                 addresses_by_judge[judge.name] = addresses
         return RunFacts(
@@ -494,3 +495,18 @@ def _version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "unknown"
+
+
+def _addresses_of(judge: Judge) -> tuple[str, ...]:
+    """Return the known addresses of a judge's models, without repeats.
+
+    A proxy on the way stands behind its address.
+    """
+    addresses: list[str] = []
+    for model in judge.models:
+        # only of our own clients is known that they heed the environment
+        proxy = proxy_for(model.address) if is_ours(type(model)) else None
+        through = f" through {public_address(proxy)}" if proxy else ""
+        if model.address:
+            addresses.append(f"{model.address}{through}")
+    return tuple(dict.fromkeys(addresses))

@@ -21,7 +21,6 @@ from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric, resolve_j
 from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.models.addresses import proxy_for, public_address
 from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.judge_work import judged_row
 from ragmetrics_core.models.limits import Budget
@@ -231,18 +230,3 @@ class SampleJudging:
             if not judge.answered:
                 return error
         return None
-
-
-def addresses_of(judge: Judge) -> tuple[str, ...]:
-    """Return the known addresses of a judge's models, without repeats.
-
-    A proxy on the way stands behind its address.
-    """
-    addresses: list[str] = []
-    for model in judge.models:
-        # only of our own clients is known that they heed the environment
-        proxy = proxy_for(model.address) if is_ours(type(model)) else None
-        through = f" through {public_address(proxy)}" if proxy else ""
-        if model.address:
-            addresses.append(f"{model.address}{through}")
-    return tuple(dict.fromkeys(addresses))

@@ -26,9 +26,12 @@ from ragmetrics_core.data import (
     Failed,
     NotAnswered,
     Sample,
+    Scored,
     Signature,
     Undefined,
     Usage,
+    Weight,
+    verdicts_of,
     weights_by_share,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
@@ -47,8 +50,8 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.sample import UNDIVIDED_CODES, sample_from_row
 from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, judge_of_metric
-from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, checked_outcome
+from ragmetrics_core.judging.judge import Judge, check_judge
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.judge_work import (
     as_judge_work,
@@ -391,7 +394,17 @@ async def _carry_out_plan(
                 # ValueError: a step that was given up still runs in its thread
                 with suppress(ValueError):
                     plan.close()
-    return checked_outcome(metric, questions_or_end.value)
+    outcome = questions_or_end.value
+    if not isinstance(outcome, (Scored, Undefined, Failed)):
+        raise SettingError(
+            "a plan must return what self.scored(...), self.undefined(...) or"
+            f" self.failed(...) give, got {type(outcome).__name__}"
+        )
+    if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
+        # The plan changed a score by ``model_copy``, which validates nothing. When the
+        # score is made again, its value is checked: it becomes a failure.
+        return metric.scored(outcome.value, outcome.reason, outcome.evidence)
+    return outcome
 
 
 async def _compute_beside_loop(metric: Metric, size: int, work: Callable[[], T]) -> T:
@@ -619,7 +632,7 @@ class UserJudge(Judge):
             if is_ours(type(self._judge)) and isinstance(error, RagMetricsError):
                 raise  # the error already names the cause
             raise self._crash(error) from error
-        check_answer(self._judge, answer, question)
+        _check_answer(self._judge, answer, question)
         # Where a question wants a probability, and a judge of a user's own gives verdicts
         # alone, it is the share of replies that say yes.
         reply = answer.reply
@@ -662,3 +675,77 @@ class UserJudge(Judge):
         )
         crashed.raw = "".join(traceback.format_exception(error))
         return crashed
+
+
+def _check_answer(judge: Judge, answer: object, question: Question[Any]) -> None:
+    """Refuse, by ``JudgeError``, what somebody's judge must not return."""
+    if isinstance(answer, Answer):
+        problem = _problem_of_reply(answer.reply, question)
+        is_a_count = isinstance(answer.usage, Usage) and answer.usage.is_a_count
+        if not problem and not is_a_count:
+            problem = (
+                "its usage must be a Usage whose numbers are finite and at least 0"
+            )
+    else:
+        kind = type(answer).__name__
+        problem = f"answer must return an Answer, from an 'async def'; got {kind}"
+    if problem:
+        raise JudgeError(
+            f"the judge {judge.name} ({type(judge).__name__}) gave no answer: {problem}"
+        )
+
+
+def _problem_of_reply(reply: object, question: Question[Any]) -> str:
+    """Say what is wrong with a reply to a question; "" if nothing is.
+
+    Example: a user's judge returned True: "an Answer holds Asked replies or
+    NotAnswered; got bool".
+
+    Args:
+        reply: What a function of a user returned: a judge, or the typed form of a
+            question. It should be ``Asked``, with one reply for each poll, or
+            ``NotAnswered``, with a judge error.
+        question: The question, whose ``Reply`` is the class of the replies.
+    """
+    if isinstance(reply, NotAnswered):
+        if isinstance(reply.error, JudgeError):
+            return ""
+        name_of_class = type(reply.error).__name__
+        return (
+            "NotAnswered holds an error, e.g. NotAnswered(UnusableReply('no verdict'))"
+            f" of ragmetrics_core.data.errors; got {name_of_class}"
+        )
+    if not isinstance(reply, Asked):
+        name_of_class = type(reply).__name__
+        return f"an Answer holds Asked replies or NotAnswered; got {name_of_class}"
+    if not reply.replies:
+        return (
+            "Asked holds at least one reply; where there is none answer with"
+            " NotAnswered and why"
+        )
+    wrong_classes = {
+        type(single_reply).__name__
+        for single_reply in reply.replies
+        if not isinstance(single_reply, question.Reply)
+    }
+    if wrong_classes:
+        return (
+            f"replies are objects of question.Reply, {question.Reply.__name__};"
+            f" got {', '.join(sorted(wrong_classes))}; question.read(fields) makes one"
+        )
+    # a reply has no weights, or one for each of its verdicts
+    if not all(isinstance(weight, Weight) for weight in reply.weights):
+        return (
+            "its weights are Weight objects of ragmetrics_core.data, e.g. Weight(0.9)"
+        )
+    n_verdicts = len(verdicts_of(reply.replies[0]))
+    if question.wanted_probability is None or len(reply.weights) in {0, n_verdicts}:
+        return ""
+    verdicts_in_words = (
+        "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
+    )
+    return (
+        f"this question wants the probability of {question.wanted_probability.field!r}:"
+        f" give Asked weights=, a Weight for {verdicts_in_words}, e.g."
+        f" weights=(Weight(0.9),); got {len(reply.weights)}"
+    )

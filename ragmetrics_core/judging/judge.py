@@ -22,7 +22,6 @@ from ragmetrics_core.data import (
     UnusableReply,
     Usage,
     Weight,
-    verdicts_of,
 )
 from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
@@ -128,80 +127,6 @@ def check_judge(judge: object) -> None:
             f"the models of the judge {name} must be chat models, those that it may"
             " call"
         )
-
-
-def check_answer(judge: Judge, answer: object, question: Question[Any]) -> None:
-    """Refuse, by ``JudgeError``, what somebody's judge must not return."""
-    if isinstance(answer, Answer):
-        problem = problem_of_reply(answer.reply, question)
-        is_a_count = isinstance(answer.usage, Usage) and answer.usage.is_a_count
-        if not problem and not is_a_count:
-            problem = (
-                "its usage must be a Usage whose numbers are finite and at least 0"
-            )
-    else:
-        kind = type(answer).__name__
-        problem = f"answer must return an Answer, from an 'async def'; got {kind}"
-    if problem:
-        raise JudgeError(
-            f"the judge {judge.name} ({type(judge).__name__}) gave no answer: {problem}"
-        )
-
-
-def problem_of_reply(reply: object, question: Question[Any]) -> str:
-    """Say what is wrong with a reply to a question; "" if nothing is.
-
-    Example: a user's judge returned True: "an Answer holds Asked replies or
-    NotAnswered; got bool".
-
-    Args:
-        reply: What a function of a user returned: a judge, or the typed form of a
-            question. It should be ``Asked``, with one reply for each poll, or
-            ``NotAnswered``, with a judge error.
-        question: The question, whose ``Reply`` is the class of the replies.
-    """
-    if isinstance(reply, NotAnswered):
-        if isinstance(reply.error, JudgeError):
-            return ""
-        name_of_class = type(reply.error).__name__
-        return (
-            "NotAnswered holds an error, e.g. NotAnswered(UnusableReply('no verdict'))"
-            f" of ragmetrics_core.data.errors; got {name_of_class}"
-        )
-    if not isinstance(reply, Asked):
-        name_of_class = type(reply).__name__
-        return f"an Answer holds Asked replies or NotAnswered; got {name_of_class}"
-    if not reply.replies:
-        return (
-            "Asked holds at least one reply; where there is none answer with"
-            " NotAnswered and why"
-        )
-    wrong_classes = {
-        type(single_reply).__name__
-        for single_reply in reply.replies
-        if not isinstance(single_reply, question.Reply)
-    }
-    if wrong_classes:
-        return (
-            f"replies are objects of question.Reply, {question.Reply.__name__};"
-            f" got {', '.join(sorted(wrong_classes))}; question.read(fields) makes one"
-        )
-    # a reply has no weights, or one for each of its verdicts
-    if not all(isinstance(weight, Weight) for weight in reply.weights):
-        return (
-            "its weights are Weight objects of ragmetrics_core.data, e.g. Weight(0.9)"
-        )
-    n_verdicts = len(verdicts_of(reply.replies[0]))
-    if question.wanted_probability is None or len(reply.weights) in {0, n_verdicts}:
-        return ""
-    verdicts_in_words = (
-        "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
-    )
-    return (
-        f"this question wants the probability of {question.wanted_probability.field!r}:"
-        f" give Asked weights=, a Weight for {verdicts_in_words}, e.g."
-        f" weights=(Weight(0.9),); got {len(reply.weights)}"
-    )
 
 
 class ScriptedJudge(Judge):

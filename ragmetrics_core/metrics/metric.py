@@ -445,26 +445,6 @@ def _fields_given(
     return {**fields, **further_fields}
 
 
-def checked_outcome(metric: Metric, outcome: object) -> Outcome:
-    """Return what the plan of a metric returned, if it is a valid outcome.
-
-    A score outside of [0, 1] becomes a failure.
-
-    Raises:
-        SettingError: If it is no outcome.
-    """
-    if not isinstance(outcome, (Scored, Undefined, Failed)):
-        raise SettingError(
-            "a plan must return what self.scored(...), self.undefined(...) or"
-            f" self.failed(...) give, got {type(outcome).__name__}"
-        )
-    if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
-        # The plan changed a score by ``model_copy``, which validates nothing. When the
-        # score is made again, its value is checked.
-        return metric.scored(outcome.value, outcome.reason, outcome.evidence)
-    return outcome
-
-
 class FunctionMetric(Metric):
     """What ``@metric`` makes of a function, each in a class of its own.
 

@@ -45,7 +45,6 @@ from ragmetrics_core.reporting.run_facts import (
     GateOutcome,
     RunFacts,
     question_of,
-    title_of,
 )
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.reporting.use_in_words import UseTally
@@ -60,6 +59,8 @@ _FEW_TO_READ = 5  # fewer faults than this say little of what to mend
 _SIGN_TEST = 3.84  # the 95 % point of chi-squared with one degree of freedom
 _LONGEST_TEXT = 300
 _MOST_COLUMNS = 12
+_LONGEST_TITLE = 60
+_MOST_FILES = 3
 _FIELDS_OF_TABLES = ("question", "contexts", "reference", "retrieved", "facts")
 _OF_ANSWERS = ("made up", "partial", "not as expected", "off the question", "unsure")
 _WHAT_IS_UNSUPPORTED = {"unsupported", "sentences", "claims"}
@@ -345,7 +346,7 @@ class GlanceTally:
             why = one_line(failed[0].failure, _LONGEST_TEXT)
             failures = f"{count_in_words(n_failed, 'result')} failed: {why}"
         return Glance(
-            title=title_of(run),
+            title=_title_of(run),
             judges=tuple(judges_and_addresses),
             by_words=by_words,
             rows=summary.rows,
@@ -724,3 +725,14 @@ def _weakest(stages: Iterable[StageGlance]) -> StageGlance | None:
     *_, second, first = sorted(stages, key=lambda stage: stage.n_faults)
     lead, both = first.n_faults - second.n_faults, first.n_faults + second.n_faults
     return first if lead**2 > _SIGN_TEST * both else None
+
+
+def _title_of(run: RunFacts) -> str:
+    """Which run it is: the name that it was given, else the files that it read."""
+    if run.name:
+        return one_line(run.name, _LONGEST_TITLE)
+    names = [file.name for file in run.inputs if file.name]
+    title = ", ".join(names[:_MOST_FILES])
+    if len(names) > _MOST_FILES:
+        title += f" and {len(names) - _MOST_FILES} more"
+    return one_line(title or "rows from Python", _LONGEST_TITLE)

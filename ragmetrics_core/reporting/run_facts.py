@@ -8,7 +8,6 @@ from typing import Literal, Self
 from pydantic import Field
 
 from ragmetrics_core.data import Frozen, Sample, Share, Signature
-from ragmetrics_core.data.display import one_line
 
 GateOutcome = Literal["passed", "failed", "undecided"]
 
@@ -158,21 +157,6 @@ class RunFacts(Frozen):
         if self.ended_early:
             return f"the run that judged these samples before is incomplete: {self.ended_early}"
         return ""
-
-
-_LONGEST_TITLE = 60
-_MOST_FILES = 3
-
-
-def title_of(run: RunFacts) -> str:
-    """Which run it is: the name that it was given, else the files that it read."""
-    if run.name:
-        return one_line(run.name, _LONGEST_TITLE)
-    names = [file.name for file in run.inputs if file.name]
-    title = ", ".join(names[:_MOST_FILES])
-    if len(names) > _MOST_FILES:
-        title += f" and {len(names) - _MOST_FILES} more"
-    return one_line(title or "rows from Python", _LONGEST_TITLE)
 
 
 def date_of(run: RunFacts) -> str:

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from types import NoneType
 from typing import Any, TypeGuard, TypeVar
@@ -269,22 +269,6 @@ def read_message(message: UnwrappedMessage) -> Message:
     return _CopyOfMessage(role, message.text, tuple(tool_calls))
 
 
-def offered_tools(parameters: object) -> tuple[str, ...]:
-    """The names of the tools that the parameters of a request offer to a model.
-
-    Example: ``{"tools": [{"type": "function", "function": {"name": "search"}}]}`` offers
-    "search". Providers write the name there or one level higher.
-    """
-    tools = parameters.get("tools") if isinstance(parameters, Mapping) else None
-    names: list[str] = []
-    for tool in tools if isinstance(tools, (list, tuple)) else ():
-        fields = tool.get("function", tool) if isinstance(tool, Mapping) else tool
-        name = fields.get("name") if isinstance(fields, Mapping) else fields
-        if isinstance(name, str):
-            names.append(name)
-    return tuple(names)
-
-
 def fields_of(value: object) -> Mapping[str, Any] | None:
     """The fields, by name, of a mapping, pydantic model or dataclass.
 
@@ -313,26 +297,3 @@ def is_command(value: object) -> TypeGuard[Any]:
     return type(value).__name__ == "Command" and type(value).__module__.startswith(
         "langgraph"
     )
-
-
-def artifacts_of(output: object) -> Iterator[object]:
-    """Yield the artifacts that a tool returned: objects beside its text.
-
-    A message of a tool holds one: ``ToolMessage("2 hits", artifact=documents, …)``
-    yields the documents. A tool may also return messages, a mapping that holds some, or
-    a command of LangGraph, whose update of the state holds some. Any other output is
-    yielded itself.
-    """
-    message = unwrapped(output)
-    if message is not None:
-        yield message.fields.get("artifact")
-    elif is_command(output):
-        yield from artifacts_of(output.update)
-    elif isinstance(output, (list, tuple)) and all(map(unwrapped, output)):
-        for part in output:
-            yield from artifacts_of(part)
-    elif isinstance(output, Mapping):
-        for part in output.values():
-            yield from artifacts_of(part)
-    else:
-        yield output

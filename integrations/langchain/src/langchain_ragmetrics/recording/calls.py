@@ -14,10 +14,8 @@ from langsmith.run_trees import RunTree
 
 from langchain_ragmetrics.values import (
     Snapshots,
-    artifacts_of,
     is_command,
     message_of,
-    offered_tools,
     plain,
     read_message,
     unwrapped,
@@ -263,7 +261,7 @@ class Recording:
         call.fields = {
             **call.fields,
             "prompt": tuple(shown),
-            "offered_tools": offered_tools(parameters),
+            "offered_tools": _offered_tools(parameters),
         }
         # what the model saw and no recorded text holds, such as a PDF
         call.given = unrecorded_evidence(parameters, blocks)
@@ -353,7 +351,7 @@ class Recording:
                 if own:
                     returned, output = {**output, "messages": own[-1:]}, own[-1]
             # the documents beside its text: () for an empty list, None without a list
-            artifacts = map(self._snapshots.documents, artifacts_of(returned))
+            artifacts = map(self._snapshots.documents, _artifacts_of(returned))
             lists = [artifact for artifact in artifacts if artifact is not None]
             documents = tuple(documents_in(lists))
             is_list = bool(documents) or () in lists
@@ -400,6 +398,45 @@ class Recording:
                 "reply": first,
                 "other_replies": tuple(others),
             }
+
+
+def _offered_tools(parameters: object) -> tuple[str, ...]:
+    """The names of the tools that the parameters of a request offer to a model.
+
+    Example: ``{"tools": [{"type": "function", "function": {"name": "search"}}]}`` offers
+    "search". Providers write the name there or one level higher.
+    """
+    tools = parameters.get("tools") if isinstance(parameters, Mapping) else None
+    names: list[str] = []
+    for tool in tools if isinstance(tools, (list, tuple)) else ():
+        fields = tool.get("function", tool) if isinstance(tool, Mapping) else tool
+        name = fields.get("name") if isinstance(fields, Mapping) else fields
+        if isinstance(name, str):
+            names.append(name)
+    return tuple(names)
+
+
+def _artifacts_of(output: object) -> Iterator[object]:
+    """Yield the artifacts that a tool returned: objects beside its text.
+
+    A message of a tool holds one: ``ToolMessage("2 hits", artifact=documents, …)``
+    yields the documents. A tool may also return messages, a mapping that holds some, or
+    a command of LangGraph, whose update of the state holds some. Any other output is
+    yielded itself.
+    """
+    message = unwrapped(output)
+    if message is not None:
+        yield message.fields.get("artifact")
+    elif is_command(output):
+        yield from _artifacts_of(output.update)
+    elif isinstance(output, (list, tuple)) and all(map(unwrapped, output)):
+        for part in output:
+            yield from _artifacts_of(part)
+    elif isinstance(output, Mapping):
+        for part in output.values():
+            yield from _artifacts_of(part)
+    else:
+        yield output
 
 
 def _examples(prompt: object, given: object) -> Iterator[str]:
