@@ -228,28 +228,30 @@ class Captured(Generic[Run]):
             self._runs_without_samples = []
             for run in runs:
                 self._assemble(run)
-            return (*self._samples, *(self._finish_waiting_samples() or ()))
+            return (*self._samples, *(self._fill_in_waiting_samples() or ()))
 
     @guard_hook
-    def _finish_waiting_samples(self) -> list[Sample]:
+    def _fill_in_waiting_samples(self) -> list[Sample]:
         """Make the samples of runs that a further run may change; nothing is kept.
 
         What that raises is counted, and None returned.
         """
         waiting_samples = enumerate(self._samples_that_wait(), self._n_samples_made)
-        finished = [self._finish(sample, number) for number, sample in waiting_samples]
-        return [sample for sample in finished if sample is not None]
+        filled_in = [
+            self._fill_in(sample, number) for number, sample in waiting_samples
+        ]
+        return [sample for sample in filled_in if sample is not None]
 
     @guard_hook
     def _assemble(self, run: Run) -> None:
         """Make and keep the samples of a run; what that raises is counted."""
         for sample in self._make_samples(run):
-            finished = self._finish(sample, self._n_samples_made)
+            filled_in = self._fill_in(sample, self._n_samples_made)
             self._n_samples_made += 1
-            if finished is not None:
-                self._samples.append(finished)
+            if filled_in is not None:
+                self._samples.append(filled_in)
 
-    def _finish(self, sample: Sample, number: int) -> Sample | None:
+    def _fill_in(self, sample: Sample, number: int) -> Sample | None:
         """Return a sample with the user's values, redacted; None if it is dropped.
 
         Args:

@@ -76,13 +76,13 @@ def evidence(
         found_answer: The answer, and the calls that it was written from.
         contexts_from: The user's place of the contexts, such as "component.socket".
     """
-    return _Reading(turn, origins, found_answer, contexts_from).evidence()
+    return _EvidenceFinder(turn, origins, found_answer, contexts_from).evidence()
 
 
 # What the answer's prompts show of them
 
 
-class _Reading:
+class _EvidenceFinder:
     """Finds what the prompts of one answer's chain show, and what became of each passage.
 
     Attributes:

@@ -59,10 +59,10 @@ def origins_of(turn: AskedTurn) -> Origins:
     Args:
         turn: The question, and the calls that were made for it.
     """
-    return _Reading(turn).origins()
+    return _OriginsReader(turn).origins()
 
 
-class _Reading:
+class _OriginsReader:
     """Reads a run in the order in which it happened."""
 
     def __init__(self, turn: AskedTurn) -> None:

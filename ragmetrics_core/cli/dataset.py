@@ -247,7 +247,7 @@ def score(options: argparse.Namespace) -> int:
     for path, dataset in datasets:
         if options.dry_run:
             for judge, metric in rows:
-                samples = judge_scores.samples_of(dataset, metric)
+                samples = judge_scores.samples_to_judge(dataset, metric)
                 estimated = estimate(samples, [metric], judge)
                 words = estimated.text("points or documents")
                 tables.append(f"{path}, {judge.name}, {metric.name}\n{words}")

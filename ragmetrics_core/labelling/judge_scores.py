@@ -67,7 +67,7 @@ class Score:
     values: dict[str, Measured]
 
 
-def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
+def samples_to_judge(labelled_set: AnySet, metric: Metric) -> list[Sample]:
     """Return the samples to judge: one for each point of the set.
 
     Only retrieval accuracy on a continuous set gets one sample for each document, with
@@ -121,7 +121,7 @@ def score_set(
         KeyboardInterrupt: If the run was interrupted: a part of the set gives no score.
     """
     judge = resolve_judge(judge, metric_model=metric.model)
-    samples = samples_of(labelled_set, metric)
+    samples = samples_to_judge(labelled_set, metric)
     rows = iter_results(
         samples,
         [metric],
@@ -137,7 +137,7 @@ def score_set(
         outcomes.append(outcome)
         usage += outcome.usage
     # Retrieval accuracy on a continuous set has one outcome for each document, other
-    # metrics have one for each point; see ``samples_of``.
+    # metrics have one for each point; see ``samples_to_judge``.
     scores: Sequence[float | None] = [outcome.value for outcome in outcomes]
     if isinstance(labelled_set, ContinuousSet) and isinstance(
         metric, RetrievalAccuracy

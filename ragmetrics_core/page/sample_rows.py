@@ -24,7 +24,7 @@ from ragmetrics_core.reporting.journey import (
     SampleJourney,
     journey_of,
 )
-from ragmetrics_core.reporting.jsonl import plain
+from ragmetrics_core.reporting.jsonl import json_data
 from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.reporting.tables import is_formula
 
@@ -418,7 +418,7 @@ def _data_of(row: SampleResult, n_cut: Counter[str]) -> tuple[str, dict[str, Any
         if len(text.encode()) <= LONGEST:
             return text, fields
     except (ValueError, TypeError):
-        fields = plain(row)
+        fields = json_data(row)
     _shorten(fields, "", n_cut)
     return _plain_json(fields), fields
 

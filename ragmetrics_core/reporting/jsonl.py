@@ -134,7 +134,7 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read a report from a file: the facts of the run, and its rows.
 
     The file has a header, the rows and a closing line (``JsonlWriter``), or rows alone
-    (``JsonlSink``). The rows are held against the run: those that are there twice count
+    (``capture.JsonlSink``). The rows are held against the run: those that are there twice count
     once, and a note says so. A broken line is a row that could not be read, as in any
     table. If rows are missing, lines are broken, or a sink's run was repeated,
     ``stopped`` of the run says why, so that no gate is decided on them. Example: a
@@ -391,8 +391,8 @@ def validate_data(model: type[M], value: Any, place: str) -> M:
 
 
 def json_line(value: object) -> str:
-    """A line of a file of ours; see ``plain``."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
+    """A line of a file of ours; see ``json_data``."""
+    return json.dumps(json_data(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _fields_to_write(model: BaseModel) -> dict[str, object]:
@@ -406,7 +406,7 @@ def _fields_to_write(model: BaseModel) -> dict[str, object]:
     return written
 
 
-def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
+def json_data(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
     """Turn any object into data that JSON can hold.
 
     Models and dataclasses become objects of their fields. NaN and infinity become null.
@@ -421,13 +421,13 @@ def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
             object that holds itself, or is held by too many, becomes its class's name.
     """
     try:
-        return _plain(value, holder_ids)
+        return _json_data(value, holder_ids)
     except Exception as error:  # noqa: BLE001  # a user's object: the rest of the file counts
         return f"<{type(value).__name__}, left out: {type(error).__name__}>"
 
 
-def _plain(value: object, holder_ids: frozenset[int]) -> object:
-    """Turn an object into data, as ``plain`` does, with whatever its code raises."""
+def _json_data(value: object, holder_ids: frozenset[int]) -> object:
+    """Turn an object into data, as ``json_data`` does, with whatever its code raises."""
     value = plain_data(value)  # numbers and arrays of numpy become numbers and lists
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -447,9 +447,9 @@ def _plain(value: object, holder_ids: frozenset[int]) -> object:
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return {
-            str(replace_surrogates(str(key))): plain(element, holder_ids)
+            str(replace_surrogates(str(key))): json_data(element, holder_ids)
             for key, element in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(element, holder_ids) for element in value]
+        return [json_data(element, holder_ids) for element in value]
     return replace_surrogates(str(value))

@@ -36,7 +36,7 @@ from ragmetrics_core.engine.run import Metrics, Run, stream
 from ragmetrics_core.metrics.registry import MetricLike, choose_metrics
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
-from ragmetrics_core.reporting.jsonl import plain, validate_data
+from ragmetrics_core.reporting.jsonl import json_data, validate_data
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -214,7 +214,7 @@ def columns_of_results(
     states = [
         {
             "problem": row.problem or None,
-            "unfinished": json.dumps(plain(row.unfinished)),
+            "unfinished": json.dumps(json_data(row.unfinished)),
         }
         for row in results
     ]
@@ -227,7 +227,7 @@ def columns_of_results(
                 cells.append(None)
                 continue
             signature = str(outcome.signature)
-            fields: Any = plain(outcome.model_copy(update={"signature": signature}))
+            fields: Any = json_data(outcome.model_copy(update={"signature": signature}))
             cell = {field: fields.get(field) for field in _RESULT_FIELDS}
             cells.append({**cell, "result": json.dumps(fields)})
         columns[name] = pa.array(cells, metric_type)
