@@ -267,15 +267,6 @@ def provider_endpoint(
     return Endpoint(address, KEY_VARIABLE if is_ours and has_our_key else None)
 
 
-def key_to_send(api_key: str | None, key_variable: str | None) -> str:
-    """Return the key that was given, else the present value of its variable.
-
-    "" if there is none.
-    """
-    key = os.environ.get(key_variable or "", "") if api_key is None else api_key
-    return key.strip()
-
-
 def headers_that_say_who(
     headers: Mapping[str, str], given_values: Collection[str], key: str
 ) -> list[str]:

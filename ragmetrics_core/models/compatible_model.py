@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
@@ -22,7 +23,6 @@ from ragmetrics_core.models.addresses import (
     PROVIDERS,
     TYPESAFE,
     endpoint_address,
-    key_to_send,
     provider_endpoint,
     proxy_for,
     public_address,
@@ -95,7 +95,10 @@ class EndpointModel(ChatModel):
         return self._prices
 
     def _key(self) -> str:
-        return key_to_send(self._api_key, self.api_key_env)
+        """Return the key that was given, else that of its variable now; "" for none."""
+        if self._api_key is not None:
+            return self._api_key.strip()
+        return os.environ.get(self.api_key_env or "", "").strip()
 
 
 class OpenAICompatibleModel(EndpointModel):
