@@ -83,12 +83,15 @@ _LIST_BEGINS = re.compile(
 )
 _MESSAGES_BEGIN = re.compile(r'\s*\[?\s*\{\s*"(?:role|messages)"\s*:')
 _LIST_OF_TEXTS_BEGINS = re.compile(r'\s*\[\s*"')
-# What ``str()`` makes of an object or of a list of some: a class with its fields, or, as
-# pydantic does, fields alone. Its strings are cut to "''" before: no prose is left, so
-# behind a blank stands the name of a field, or before it a comma.
-_FIELDS_BEGIN = re.compile(r"\s*[\[(]*(?:[A-Z][\w.]*\(\w+=|\w+=['\"\[{<])")
+# What ``str()`` makes of an object, a list of some or a dictionary that holds some: a
+# class with its fields, or, as pydantic does, fields alone. Its strings are cut to "''"
+# before: no prose is left, so behind a blank stands the name of a field or of a class, or
+# before it a comma.
+_FIELDS_BEGIN = re.compile(
+    r"\s*(?:[\[(]*(?:[A-Z][\w.]*\(\s*\w+=|\w+=['\"\[{<])|\{['\"])"
+)
 _FIELDS_OF_OBJECT = re.compile(
-    r"\s*[\[(]*(?:[A-Z][\w.]*\()?\w+=(?:[,:]\s+|\S|\s+(?=\w+=))*+\s*"
+    r"[\s\[({':,]*(?:[A-Z][\w.]*\(\s*)?\w+=(?:[,:]\s+|\S|\s+(?=[\w.]+[=(]|\)))*+\s*"
 )
 # Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
 # a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."
@@ -589,7 +592,10 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         if column and len(found) == 1:
             option = option_of_column(field, f"{column}.{found[0]}")
             hint = f"; its texts stand in the list {found[0]}: name it by {option}"
-        elif prose and prose.keys() == set(keys):  # texts by their ids
+        elif prose and (
+            prose.keys() == set(keys)
+            or len({re.sub(r"\d+", "", key) for key in keys}) < len(keys)
+        ):  # texts by their ids
             hint = "; if each of them is one, write a list of their texts"
         elif column and isinstance(document, Mapping) and prose and not lists:
             paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]

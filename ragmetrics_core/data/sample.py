@@ -345,14 +345,13 @@ UNDIVIDED_CODES = {
 }
 """By field the code of the doubt whether a row's one text of it is several."""
 _WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
-# Words of five signs and more, each with a letter and with a sign that words of a
-# language lack: "doc_12", "b/7.txt; 5f0c-11". "1903" alone may be a text.
+# Words with a digit or with a sign that words of a language lack: "d1", "b/7.txt; 5f0c".
 _IDS = re.compile(
-    r"\s*+(?:(?=[\w./:#@\\-]{5})(?=[\w./:#@\\-]*[a-zA-Z])(?=[a-zA-Z-]*+[\d_./:#@\\])"
-    r"[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
+    r"\s*+(?:(?=[a-zA-Z-]*+[\d_./:#@\\])[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
     re.ASCII,
 )
-_SEVERAL_WHOLE_NUMBERS = re.compile(r"\s*\d+(?:[\s,;|]+\d+)+\s*")  # "12, 15"
+_PYTHON_DICTIONARY = re.compile(r"\s*\{'.*\}\s*", re.DOTALL)
+_ONE_VALUE = re.compile(r"\s*[\d.,:/-]+\s*")
 # "Employee Handbook.pdf", "a.pdf (p. 3)"
 _NAME_OF_FILE = re.compile(r"[^.!?\n]{1,80}\.[A-Za-z]\w{1,4}\b[^!?\n]{0,12}")
 _NEEDED = {
@@ -501,19 +500,25 @@ def _doubts_of_row(
                 "this question and answer stand in the conversation more than once; the"
                 " turns before the first are its history"
             )
-    for field in ("contexts", "retrieved", "reference"):
+    for field in ("contexts", "retrieved", "reference", "answer"):
         is_named = columns.get(field) is not None
         if is_named or field not in found_by_field or notes.grade is not None:
             continue
-        texts = [getattr(each, "text", each) for each in getattr(sample, field) or ()]
+        cell = getattr(sample, field) or ()
+        passages_or_texts = [cell] if isinstance(cell, str) else cell
+        texts = [getattr(each, "text", each) for each in passages_or_texts]
+        what = ""
+        if texts and all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
+            what = "dictionaries of Python"
         # an answer may be the name of a file, a path or an id
-        if texts and all(
-            _NAME_OF_FILE.fullmatch(text) or _IDS.fullmatch(text) for text in texts
+        elif field != "answer" and all(
+            _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
         ):
+            what = "names of files or ids"
+        if texts and what:
             option = cells.option_of_column(field, found_by_field[field].column)
             doubts["names"] = (
-                f"{field} like names of files or ids are judged as texts (if they are:"
-                f" {option})"
+                f"{field} like {what} are judged as texts (if they are: {option})"
             )
     return doubts
 
@@ -662,11 +667,9 @@ def _refuse_what_is_no_text(
         is_named = columns.get(field) is not None
         if is_named and not are_known_ids:
             continue
-        look_like_ids = not are_addresses and (
-            all(map(_IDS.fullmatch, texts))
-            or _SEVERAL_WHOLE_NUMBERS.fullmatch("\n".join(texts)) is not None
+        has_ids = are_known_ids or (
+            is_of_passages and not are_addresses and _look_like_ids(texts)
         )
-        has_ids = are_known_ids or (is_of_passages and look_like_ids)
         if are_objects or are_addresses or has_ids:
             what = "web addresses in place of texts"
             if are_objects:
@@ -682,6 +685,12 @@ def _refuse_what_is_no_text(
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}{advice}"
             )
+
+
+def _look_like_ids(texts: Sequence[str]) -> bool:
+    """Tell whether texts are ids by their look. One number or date may be a text."""
+    joined = "\n".join(texts)
+    return not _ONE_VALUE.fullmatch(joined) and _IDS.fullmatch(joined) is not None
 
 
 def _metadata(

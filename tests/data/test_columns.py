@@ -380,6 +380,8 @@ IDS = (
     "doc_12; doc_13",
     ["12", "15"],
     "12, 15",
+    ["d1", "d2"],
+    ["doc1", "doc10", "doc100"],
 )
 
 
@@ -449,6 +451,8 @@ def test_web_addresses_are_no_texts_until_their_column_is_named_and_ids_never_ar
         {"contexts": ["See https://a.example", "https://a.example"]},
         {"contexts": ["Paris"], "reference": "1903"},
         {"contexts": ["1903"]},
+        {"contexts": ["2024-01-05"]},
+        {"contexts": ["Yes", "A4"]},
         {"contexts": ["In 1903."]},
         {"contexts": ["1903年にパリで", "Übermaß_3"]},
         {"contexts": ["well-known", "Paris, Rome; Bern."]},
@@ -928,6 +932,19 @@ def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
     assert "--reference-column reference, in Python reference_column=" in told
 
 
+def test_a_dictionary_that_was_written_as_the_answer_is_told(caplog):
+    answer = str({"result": "Anna lit it.", "sources": ["a.pdf"]})
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer}
+    evaluate([row], ["adherence"], judge="lexical")
+    assert (
+        "1 row: answer like dictionaries of Python are judged as texts" in caplog.text
+    )
+    named = evaluate(
+        [row], ["adherence"], judge="lexical", answer_column="answer.result"
+    )
+    assert named.results[0].sample.answer == "Anna lit it."
+
+
 @pytest.mark.parametrize(
     "names", [["Employee Handbook.pdf"], ["a.pdf, page 3", "b.md"]]
 )
@@ -1173,7 +1190,7 @@ def test_a_document_without_a_text_is_refused_with_the_path_to_it(path, item):
     (error,) = iterate_samples([{"docs": [secret]}], {})
     assert str(error).endswith("of 2 keys: n")
     by_id = {"a": FOUND_TEXT, "b": f"{FOUND_TEXT} It shone."}
-    for texts in (by_id, {"a": FOUND_TEXT}):
+    for texts in (by_id, {"a": FOUND_TEXT}, {"doc1": "Anna.", "doc2": FOUND_TEXT}):
         (error,) = iterate_samples([{"docs": texts}], {})
         assert "; if each of them is one, write a list of their texts" in str(error)
 

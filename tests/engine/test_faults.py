@@ -278,7 +278,7 @@ def test_a_stream_reads_on_no_further_than_its_endpoint_answers(
         nonlocal n_read
         for n in range(500):
             n_read += 1  # as an answer of the user's application
-            yield {"question": f"q{n}", "contexts": [f"c{n}"], "answer": "a"}
+            yield {"question": f"q{n}", "contexts": [f"text {n}"], "answer": "a"}
 
     model = OpenAICompatibleModel(endpoint.base_url, "test")
     rows: list[SampleResult] = []
