@@ -836,6 +836,14 @@ class Turns(Generic[Run]):
                 for turn in turns
                 if turn.is_read_by(tree, found.difference(turn.forms))
             ] or turns
+        for turn in turns:
+            others = [other for other in turns if other is not turn]
+            found = {form for other in others for form in other.forms}
+            asked = {text for other in others for text in _texts_asked(other.runs[0])}
+            # others found all that is shown of it, when they were asked something else
+            is_asked_alike = not asked.isdisjoint(_texts_asked(turn.runs[0]))
+            if others and not is_asked_alike and not turn.is_read_by(tree, found):
+                turn.runs[0] = _doubtful(turn.runs[0], _SEVERAL_QUESTIONS)
         first_turn, *further_turns = turns
         for turn in further_turns:
             runs = [*first_turn.runs, *turn.runs]
