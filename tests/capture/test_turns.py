@@ -368,6 +368,23 @@ def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
 
 
 @pytest.mark.parametrize(
+    ("query", "is_doubted"), [("Who painted it?", True), (QUESTION, False)]
+)
+def test_a_search_that_found_no_text_alone_is_in_doubt_if_it_was_asked_otherwise(
+    query, is_doubted
+):
+    """It may have been looked at, and answered by nobody."""
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns.add(search(query, 0.0))
+    later = search(QUESTION, 1.0)
+    later.root.documents = (Document(PAGE), Document("It is 90 metres long."))
+    turns.add(later)
+    shown = f"{PAGE}\nIt is 90 metres long.\n{QUESTION}"
+    (sample,) = turns.add(model(shown, ANSWER, 3.0)) + turns.finish()
+    assert ("which_turn" in sample.capture.doubts) is is_doubted
+
+
+@pytest.mark.parametrize(
     ("text", "returned", "kind", "items"),
     [
         (None, None, "tool", []),  # such as a number, or an image

@@ -612,9 +612,6 @@ OBJECTS_WRITTEN = [
     "ChatCompletionMessage(content='Anna, who lit it.', refusal=None, role='assistant')",
     "ChatCompletion(id='x',\n  choices=[Choice(finish_reason='stop', index=0)])",
     "[TextBlock(citations=None, text='Anna.', type='text')]",
-    "{'query': 'Who?', 'result': 'Anna.', 'source_documents': [Document(metadata={'page':"
-    " 1}, page_content='Anna lit it.')]}",
-    "{'messages': [HumanMessage(content='Who?'), AIMessage(content='Anna lit it.')]}",
     "Prediction(\n    reasoning='The text says so.',\n    answer='Anna lit it.'\n)",
     "Document(page_content='Anna lit it.')\n\nDocument(page_content='Rain fell.')",
     "[ChatMessage(_role=<Role.ASSISTANT: 'assistant'>, _content=[Text(text='Anna.')])]",
@@ -630,11 +627,26 @@ OBJECTS_WRITTEN = [
 def test_an_object_that_str_wrote_is_a_bad_row_until_its_column_is_named(field, text):
     row = {field: [text] if field == "contexts" else text, "id": "i1"}
     with pytest.raises(
-        RowError, match=f"^{field}:? .*str\\(\\) of Python objects; write th"
+        RowError, match=f"^{field} .*str\\(\\) of Python objects; write th"
     ):
         Sample.from_row(row)
     named: dict[str, Any] = {field: field}
     assert json.dumps(text) in Sample.from_row(row, **named).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'query': 'Who?', 'result': 'Anna.', 'source_documents': [Document(metadata="
+        "{'page': 1}, page_content='Anna lit it.')]}",
+        "{'messages': [HumanMessage(content='Who?'), AIMessage(content='Anna.')]}",
+    ],
+)
+@pytest.mark.parametrize("field", ["question", "answer", "reference", "contexts"])
+def test_a_written_dictionary_that_holds_objects_is_a_bad_row(field, text):
+    row = {field: [text] if field == "contexts" else text}
+    with pytest.raises(RowError, match=rf"^{field}.*str\(\) of Python objects; write"):
+        Sample.from_row(row)
 
 
 @pytest.mark.parametrize(
