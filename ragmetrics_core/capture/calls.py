@@ -250,7 +250,9 @@ class Calls:
         further kinds of calls than retrievers.
         """
         for caller in reversed(self.paths[call][:-1]):
-            if caller.kind in kinds and caller.ended is not None:
+            # LangChain's streams call what follows a search from inside of it
+            is_over = caller.ended is None or caller.ended < call.began
+            if caller.kind in kinds and not is_over:
                 return True
             if caller.kind == "agent":
                 return False

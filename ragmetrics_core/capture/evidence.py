@@ -413,18 +413,21 @@ class _EvidenceFinder:
     def _last_documents(self) -> list[Document] | None:
         """Return what the last calls returned of which no later call took anything.
 
-        [] where searches found nothing, or all was dropped; None where what was found is
-        unknown.
+        What was found inside of a search is for that search to return. [] where searches
+        found nothing, or all was dropped; None where what was found is unknown.
         """
         if not any(each.documents for each in self._lists):
             is_known = self._all_searches_ended() and not self._turn.tree.n_without_text
             return [] if is_known else None
-        returned = [each for each in self._lists if each.is_returned]
+        lists = [
+            each for each in self._lists if not self._calls.is_in_search(each.call)
+        ]
+        returned = [each for each in lists if each.is_returned]
         if returned and not returned[0].documents:
             return []  # everything was dropped
         last: list[Document] = []
         taken: set[DocumentKey] = set()
-        for each in self._lists:
+        for each in lists:
             identities = {
                 self._passages.identity(document) for document in each.documents
             }

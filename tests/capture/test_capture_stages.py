@@ -387,6 +387,14 @@ def test_a_doubt_tells_which_documents_stand_for_what_was_shown(beside, stands):
     assert stands in sample.capture.doubts["by_data_flow"]
 
 
+def test_a_search_alone_gives_what_it_returned_not_what_was_found_inside_of_it():
+    inner = found(*documents(FERRY, MILL))
+    outer = call("retriever", inner, query="Velm", documents=documents(BRIDGE))
+    sample = only(tree(outer))
+    assert texts(sample) == [BRIDGE]
+    assert [each.text for each in sample.retrieved or ()] == [BRIDGE]
+
+
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence():
     summary = "In short, the bridge of Velm was opened in 1874."
     sample = only(
