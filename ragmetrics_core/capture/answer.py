@@ -337,14 +337,17 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
         waiting += by_reader - perhaps_read - chain
         perhaps_read |= by_reader
     order = Order(calls)
+
+    def place(call: Node) -> tuple[object, ...]:
+        return (*places.get(call, ()), inf), order.sort_keys(call)
+
+    shown = set(messages_of(chain))
+    # a call beside the chain may be the first that was shown it, such as an agent's step
+    texts = messages_of(calls.in_order({*calls.models, *chain}, place))
     return replace(
         found,
-        chain=tuple(
-            calls.in_order(
-                chain,
-                lambda call: ((*places.get(call, ()), inf), order.sort_keys(call)),
-            )
-        ),
+        chain=tuple(calls.in_order(chain, place)),
+        prompts=tuple(text for text in texts if text in shown),
         perhaps_read=tuple(sorted(perhaps_read - chain, key=lambda call: call.began)),
     )
 

@@ -611,6 +611,7 @@ class FoundAnswer:
         answer: What was said.
         writer: The call of a model that wrote it; None if none did, or none is known.
         chain: The writer, and the earlier calls that it read, in their order.
+        prompts: What the chain was shown, in the order in which any call was shown it.
         perhaps_read: Calls with replies of a word or two that the chain may have read.
         doubts: What is uncertain about the answer and its writer.
     """
@@ -618,6 +619,7 @@ class FoundAnswer:
     answer: Answer
     writer: Node | None = None
     chain: tuple[Node, ...] = ()
+    prompts: tuple[str, ...] = ()
     perhaps_read: tuple[Node, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 

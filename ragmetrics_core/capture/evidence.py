@@ -121,7 +121,7 @@ class _EvidenceFinder:
     def evidence(self) -> FoundEvidence:
         """Find the contexts by the prompts, else by the flow of documents."""
         chain = self._found_answer.chain
-        prompts = messages_of(chain) if chain else None
+        prompts = self._found_answer.prompts if chain else None
         if prompts is not None:
             self._read_prompts(prompts)
         if "contexts" in self._turn.named:
@@ -280,7 +280,8 @@ class _EvidenceFinder:
                     ]
             for text in messages_of([reader]):
                 messages.setdefault(text, PromptText(text, known))
-        return list(messages.values())
+        in_order = dict.fromkeys([*self._found_answer.prompts, *messages])
+        return [messages[text] for text in in_order]
 
     def _show(self) -> None:
         """Take what the prompts show as the contexts, in the order of the prompts."""
@@ -311,7 +312,7 @@ class _EvidenceFinder:
         if writer is None:
             return
         chain = (*self._found_answer.chain, *self._found_answer.perhaps_read)
-        shown_to_chain = set(messages_of(self._found_answer.chain))
+        shown_to_chain = set(self._found_answer.prompts)
         own_letters = letters_of(self._found_answer.text)
         other_answers = {letters_of(each.text) for each in self._turn.tree.answers}
         other_answers -= {own_letters}

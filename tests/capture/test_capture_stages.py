@@ -395,6 +395,30 @@ def test_a_search_alone_gives_what_it_returned_not_what_was_found_inside_of_it()
     assert [each.text for each in sample.retrieved or ()] == [BRIDGE]
 
 
+def test_contexts_stand_in_the_order_in_which_any_call_was_first_shown_them():
+    """An agent searches, and then reads a page that a model inside its tool sums up."""
+    summary = "In short, the mill of Orle has ground corn since 1790."
+    asks = [Message("user", QUESTION)]
+    first = [*asks, CALL, Message("tool", BRIDGE)]
+    reads_page = call(
+        "tool",
+        found(*documents(MILL)),
+        reads(f"Sum up: {MILL}", summary),
+        name="read",
+        text=summary,
+    )
+    sample = only(
+        says(
+            reads(asks, CALL),
+            tool(BRIDGE, found(*documents(BRIDGE)), name="search"),
+            reads(first, CALL),
+            reads_page,
+            reads([*first, CALL, Message("tool", summary)]),
+        )
+    )
+    assert texts(sample) == [BRIDGE, MILL]
+
+
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence():
     summary = "In short, the bridge of Velm was opened in 1874."
     sample = only(
