@@ -26,7 +26,7 @@ from ragmetrics_core.data.csv_and_arrow import (
     why_nameless,
 )
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
-from ragmetrics_core.data.files import no_json_lines
+from ragmetrics_core.data.files import no_json_lines, open_bytes
 from ragmetrics_core.data.name_matching import did_you_mean
 from ragmetrics_core.data.scalars import FormattedNumber, is_number
 from ragmetrics_core.engine.sample_sources import (
@@ -237,7 +237,7 @@ def _parquet(path: Path) -> Iterator[Located]:
     parquet = import_extra("pyarrow.parquet", "parquet", "Reading Parquet")
     row_number = 0
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_bytes(path) as content, parquet.ParquetFile(content) as file:
             refuse_repeated_names(path, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=256):
                 for row in arrow_rows(batch):
@@ -258,7 +258,9 @@ def _workbook(path: Path) -> Iterator[Located]:
             have one name.
         MissingDependency: If openpyxl is not installed.
     """
-    if not is_zipfile(path):
+    with open_bytes(path) as content:
+        is_workbook = is_zipfile(content)
+    if not is_workbook:
         raise InputError(
             f"{path}: no workbook of Excel's form .xlsx; save it anew, without a password"
         )

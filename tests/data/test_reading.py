@@ -346,7 +346,10 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
         ("a.jsonl.gz", gzip.compress(JSONL.encode())[:-n_lost], "is damaged or cut off")
         for n_lost in (1, 9, 20)
     ),
-    *((name, POINTER, "by: git lfs pull") for name in ("a.csv", "a.jsonl", "a.json")),
+    *(
+        (f"a.{suffix}", POINTER, "by: git lfs pull")
+        for suffix in ("csv", "jsonl", "json", "parquet", "xlsx")
+    ),
     ("a.csv", zipped("a.csv", CSV), "is no text but a zip archive"),
     (
         "a.csv",
