@@ -182,6 +182,21 @@ def test_an_earlier_talk_is_read_or_told_to_be_unread(name: str) -> None:
     assert sample.ledger.turn == 1 + is_read
 
 
+def test_a_variable_of_a_template_may_be_the_question() -> None:
+    with capture() as captured:
+        rag(ChatPromptBuilder(variables=["documents"])).run(
+            {
+                "retriever": {"query": "keys of the mill"},
+                "prompt": {
+                    "template": [ChatMessage.from_user(ASKING)],
+                    "template_variables": {"question": QUESTION},
+                },
+            }
+        )
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+
+
 def preprocessing(n_documents: int) -> tuple[Pipeline, dict[str, Any]]:
     sentence = "The bridge number {} stands at kilometre {} of the river."
     documents = [

@@ -222,10 +222,17 @@ def _add_places(tree: Tree, calls: Calls) -> None:
 
 
 def groups_of_inputs(run: Run) -> list[Mapping[str, Any]]:
-    """What the user handed in, a group for each component of a pipeline."""
+    """What the user handed in, a group for each component of a pipeline.
+
+    The variables of a prompt builder's template stand beside its other inputs.
+    """
     is_pipeline = run.root.operation == PIPELINE
     groups = run.input.values() if is_pipeline else [run.input]
-    return [inputs for inputs in groups if isinstance(inputs, dict)]
+    return [
+        {**inputs, **(inputs.get("template_variables") or {})}
+        for inputs in groups
+        if isinstance(inputs, dict)
+    ]
 
 
 def _add_history(tree: Tree, calls: Calls) -> None:
