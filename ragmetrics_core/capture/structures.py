@@ -89,11 +89,14 @@ def compact(value: object) -> str:
     )
 
 
-def query_of_tool(arguments: Mapping[Any, Any]) -> str:
+def query_of_tool(arguments: Mapping[Any, Any]) -> str | None:
     """Return what a tool was asked: its one text argument, else all of them as JSON.
 
-    Example: ``search("Rome", limit=3)`` was asked "Rome".
+    None where they hold no plain value. Example: ``search("Rome", limit=3)`` was asked
+    "Rome".
     """
+    if next(find_instances(arguments, str, int, float), None) is None:
+        return None
     texts = [
         value
         for value in arguments.values()

@@ -946,6 +946,24 @@ def test_a_context_is_in_the_ledger_though_nobody_is_known_to_have_brought_it():
     assert given.shown is None
 
 
+@pytest.mark.parametrize(
+    ("arguments", "query"),
+    [
+        ({"city": "Porto", "limit": 3}, "Porto"),
+        ({"order": 7}, '{"order": 7}'),
+        ({"sources": [None]}, None),  # such as streams of bytes, which are not kept
+    ],
+)
+def test_a_call_was_asked_the_plain_values_that_it_was_given(arguments, query):
+    run = says(
+        found(P, query=None, arguments=arguments),
+        reads(asked(PORTO)),
+        question=QUESTION,
+    )
+    (sample,) = samples_of(run)
+    assert [each.query for each in sample.ledger.calls] == [query]
+
+
 def test_what_a_step_made_of_a_search_inside_it_stands_after_that_search():
     parent = Document(f"The old town. {PORTO} So say the people.")
     widened = step(parent, inside=[found(P, F)])
