@@ -257,7 +257,8 @@ def _value_user_named(
 
     The question is looked up among the inputs of the run first, other fields among its
     outputs: inputs may hold an empty ``chunks`` that the run fills. A path may begin with
-    "inputs" or "outputs", and may lead through an object with fields.
+    "inputs" or "outputs", and may lead through an object with fields. The name of a call
+    leads to the documents that it returned last.
     """
     inputs, outputs, plain = (
         tree.lookup_inputs,
@@ -265,6 +266,9 @@ def _value_user_named(
         tree.to_plain_value,
     )
     mappings = (*inputs, *outputs) if field == "question" else (*outputs, *inputs)
+    if field == "contexts":
+        calls = [call for call in tree.root.walk() if call.documents is not None]
+        mappings = (*mappings, {call.name: call.documents for call in calls})
     try:
         is_there, value = overrides.find(field, tree.native_run, *mappings)
     except SettingError as error:

@@ -1081,6 +1081,16 @@ def contexts_from() -> None:
     ).invoke(QUESTION)
 
 
+@shape(Turn(contexts=[(LYON, None, None)], retrieved=FOUND), contexts_from="parents")
+def contexts_from_a_step() -> None:
+    """What it made of what was found: the doubt names the step."""
+
+    def parents(question: str) -> list[Document]:
+        return [Document(LYON) for _ in Shelf().invoke(question)[:1]]
+
+    rag(RunnableLambda(parents)).invoke(QUESTION)
+
+
 @shape(
     Turn(contexts=[(LYON, None, None)], retrieved=FOUND),
     contexts_from=lambda run: [one.page_content for one in run.outputs["used"]],
