@@ -350,6 +350,7 @@ _IDS = re.compile(
     r"\s*+(?:(?=[a-zA-Z-]*+[\d_./:#@\\])[\w./:#@\\-]*[\w/\\](?:[\s,;|]++|\Z))++",
     re.ASCII,
 )
+_LONGEST_CELL_OF_EXCEL = 32_767
 _PYTHON_DICTIONARY = re.compile(r"\s*\{'.*\}\s*", re.DOTALL)
 _ONE_VALUE = re.compile(r"\s*[\d.,:/-]+\s*")
 # "Employee Handbook.pdf", "a.pdf (p. 3)"
@@ -633,7 +634,7 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
 def _refuse_what_is_no_text(
     sample: Sample, found_by_field: _Found, columns: Mapping[str, Any]
 ) -> None:
-    """Refuse objects of Python written as texts, ids of passages, and web addresses.
+    """Refuse written objects of Python, ids of passages, web addresses, and what was cut.
 
     As texts they would score 0. Who names their column says that they are the texts,
     but for what the row itself calls an id. A captured sample is what its run was. An
@@ -642,8 +643,8 @@ def _refuse_what_is_no_text(
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
             are web addresses.
-        RowError: If all its texts look like ids or written objects, which those of
-            another row need not.
+        RowError: If all its texts look like ids or written objects, or if Excel cut one
+            off: texts of another row need not be so.
     """
     if sample.capture is not None and sample.capture.grade is not None:
         return
@@ -670,14 +671,16 @@ def _refuse_what_is_no_text(
         has_ids = are_known_ids or (
             is_of_passages and not are_addresses and _look_like_ids(texts)
         )
-        if are_objects or are_addresses or has_ids:
-            what = "web addresses in place of texts"
-            if are_objects:
-                what = "written by str() of Python objects; write their texts"
-            if has_ids:
-                what = 'ids in place of texts, which are written {"id": …, "text": …}'
-            if has_ids and field == "expected_contexts":
-                what = "ids in place of texts, which --expected-ids-column names"
+        what = "web addresses in place of texts" if are_addresses else ""
+        if are_objects:
+            what = "written by str() of Python objects; write their texts"
+        if has_ids:
+            what = 'ids in place of texts, which are written {"id": …, "text": …}'
+        if has_ids and field == "expected_contexts":
+            what = "ids in place of texts, which --expected-ids-column names"
+        if any(len(text) == _LONGEST_CELL_OF_EXCEL for text in texts):
+            what = "cut off at 32,767 characters, the most that Excel keeps of a cell"
+        if what:
             column = found_by_field[field].column
             option = cells.option_of_column(field, column)
             advice = "" if is_named else f"; if these are the texts: {option}"

@@ -634,6 +634,16 @@ def test_an_object_that_str_wrote_is_a_bad_row_until_its_column_is_named(field, 
     assert json.dumps(text) in Sample.from_row(row, **named).model_dump_json()
 
 
+@pytest.mark.parametrize("field", ["question", "answer", "reference", "contexts"])
+def test_a_text_that_excel_cut_off_is_a_bad_row_until_its_column_is_named(field):
+    row = {field: ("It rained. " * 3_000)[:32_767]}
+    with pytest.raises(RowError, match=f"^{field} .* cut off at 32,767 characters"):
+        Sample.from_row(row)
+    named: dict[str, Any] = {field: field}
+    assert not Sample.from_row(row, **named).missing(field)
+    Sample.from_row({field: row[field] + "."})
+
+
 @pytest.mark.parametrize(
     "text",
     [
