@@ -30,6 +30,7 @@ from ragmetrics_core.capture import (
     Answer,
     Document,
     Message,
+    Node,
     ToolCall,
     Tree,
     doubts,
@@ -388,7 +389,7 @@ def test_a_doubt_tells_which_documents_stand_for_what_was_shown(beside, stands):
 
 
 def test_a_search_alone_gives_what_it_returned_not_what_was_found_inside_of_it():
-    inner = found(*documents(FERRY, MILL))
+    inner = found(Document(FERRY, "ferry"), Document(MILL, "mill"))
     outer = call("retriever", inner, query="Velm", documents=documents(BRIDGE))
     sample = only(tree(outer))
     assert texts(sample) == [BRIDGE]
@@ -417,6 +418,31 @@ def test_contexts_stand_in_the_order_in_which_any_call_was_first_shown_them():
         )
     )
     assert texts(sample) == [BRIDGE, MILL]
+
+
+def test_of_calls_beside_each_other_the_later_prompts_tell_the_order():
+    """Summaries of summaries, in whose prompts they stand in order; they began in none."""
+    shown = (BRIDGE, FERRY, MILL, "The lake of Osta is 30 metres deep, says a sign.")
+    replies = [f"The {n}. page says nothing new of the town." for n in range(4)]
+    leaves = [
+        Node("model", "model", 3.0 - 0.1 * n, 4.0, reply=Message("assistant", reply))
+        for n, reply in enumerate(replies)
+    ]
+    for leaf, text in zip(leaves, shown, strict=True):
+        leaf.prompt = (Message("user", f"Sum up: {text}"),)
+    halves = []
+    for n, half in enumerate((replies[:2], replies[2:])):
+        said = Message("assistant", f"Half {n} of the pages: nothing new of the town.")
+        node = Node("model", "model", 4.2 - 0.1 * n, 5.0, reply=said)
+        node.prompt = (Message("user", "\n".join(half)),)
+        halves.append(node)
+    last = Node("model", "model", 6.0, 7.0, reply=Message("assistant", ANSWER))
+    last.prompt = (Message("user", asked(*(node.reply.text for node in halves))),)
+    search = Node("retriever", "shelf", 1.0, 2.0, query=QUESTION)
+    search.documents = documents(*shown)
+    root = Node("step", "chain", 0.0, 8.0, [search, *leaves, *halves, last])
+    sample = only(Tree(root, question=QUESTION, answers=SAYS))
+    assert texts(sample) == list(shown)
 
 
 def test_a_document_that_a_model_of_the_run_wrote_is_no_evidence():

@@ -368,6 +368,20 @@ def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
 
 
 @pytest.mark.parametrize(
+    ("returned", "is_earlier"), [(PAGE, False), (BOOK, False), (PORTO, True)]
+)
+def test_a_result_before_words_of_the_user_is_of_an_earlier_turn_unless_its_tool_ran(
+    returned, is_earlier
+):
+    """An application may write to its model as if the user did."""
+    prompt = [*after_tool(PAGE), Message("user", "Go on.")]
+    run = says(tool(returned, documents=(P,)), reads(prompt, ANSWER))
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(run) + turns.finish()
+    assert ("which_turn" in sample.capture.doubts) is is_earlier
+
+
+@pytest.mark.parametrize(
     ("query", "is_doubted"), [("Who painted it?", True), (QUESTION, False)]
 )
 def test_a_search_that_found_no_text_alone_is_in_doubt_if_it_was_asked_otherwise(
