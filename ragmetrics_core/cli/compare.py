@@ -139,7 +139,12 @@ def _verdict(
     else:
         words = "No metric is worse"
     if n_unknown:
-        words += f"; for {n_unknown} of {n_all} these rows are too few"
+        are_clustered = any(
+            change.interval is not None and change.interval.clusters is not None
+            for change in comparison.changes
+        )
+        what = "rows, or their clusters (--cluster)," if are_clustered else "rows"
+        words += f"; for {n_unknown} of {n_all} these {what} are too few"
     if 0 < n_undecided < n_all:
         words += f", {n_undecided} of {n_all} undecided"
     effect = "stops" if exit_code else "goes on"

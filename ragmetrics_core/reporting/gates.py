@@ -221,7 +221,7 @@ class _Rule(NamedTuple):
         if why_undecided:
             words = "; ".join((why_undecided, *summary.left_out))
             return "undecided", f"cannot be decided: {words}."
-        noun, value, low, high = self._measure(summary)
+        noun, value, low, high, n_clusters = self._measure(summary)
         threshold = self.gate.at_least
         by_bounds = three_way(low, high, threshold)
         outcome: GateOutcome = "passed"
@@ -234,10 +234,11 @@ class _Rule(NamedTuple):
         mean_or_share, lowest, highest = (
             number_in_words(number, threshold) for number in (value, low, high)
         )
+        over = f" over {count_in_words(n_clusters, 'cluster')}" if n_clusters else ""
         words = (
             f"{_VERBS[outcome]} {threshold:g}: {noun} {mean_or_share} of"
-            f" {self.rows_in_words(summary)}, 95 % interval {lowest}–{highest}; the"
-            f" {decider} decides."
+            f" {self.rows_in_words(summary)}, 95 % interval {lowest}–{highest}{over};"
+            f" the {decider} decides."
         )
         if by_bounds == "undecided":
             other = "reach" if outcome == "failed" else "miss"
@@ -321,8 +322,11 @@ class _Rule(NamedTuple):
         )
         return next(filter(None, mixed), "")
 
-    def _measure(self, summary: Summary) -> tuple[str, float, float, float]:
-        """Return "mean" or "share", which it is, and what it may be for samples like these."""
+    def _measure(self, summary: Summary) -> tuple[str, float, float, float, int]:
+        """Return "mean" or "share", which it is, and what it may be for samples like these.
+
+        Then the number of clusters of rows; 0 where each row stands alone.
+        """
         noun = "share"
         lost = 0.0
         if self.gate.metric == ANSWERED:
@@ -351,7 +355,8 @@ class _Rule(NamedTuple):
         known = [interval for interval in intervals if interval is not None]
         low = min((interval.low for interval in known), default=value)
         high = max((interval.high for interval in known), default=value)
-        return noun, value, max(0.0, low - lost), min(1.0, high + lost)
+        n_clusters = max((interval.clusters or 0 for interval in known), default=0)
+        return noun, value, max(0.0, low - lost), min(1.0, high + lost), n_clusters
 
 
 def number_in_words(value: float, threshold: float) -> str:

@@ -96,6 +96,8 @@ class MetricChange(Frozen):
         if self.interval is not None:
             words += f" ({self.interval.low:+.3f} to {self.interval.high:+.3f})"
         rows = count_in_words(self.pairs, "row")
+        if self.interval is not None and self.interval.clusters is not None:
+            rows += f" in {count_in_words(self.interval.clusters, 'cluster')}"
         return f"{words} over {rows}; {self.moved_in_words}"
 
     @property
