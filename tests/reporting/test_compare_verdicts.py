@@ -296,6 +296,18 @@ def test_exit_codes(after, code, capsys):
     assert verdict.startswith(f"{known}: exit {code}, at which a CI job ")
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_rows_of_one_document_cannot_tell_is_laid_to_their_cluster(capsys):
+    for name, scores in {"a.jsonl": BETTER, "b.jsonl": WORSE}.items():
+        run(m=scores).to_jsonl(name)
+    arguments = ["compare", "a.jsonl", "b.jsonl", "--fail-on-regression"]
+    assert main([*arguments, "--cluster", "topic"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "these rows, or their clusters (--cluster), are too few" in out
+    assert "over 60 rows in 2 clusters; " in out
+    assert main(arguments) == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("has_reference", [True, False])

@@ -206,6 +206,11 @@ def test_sentences():
     )
 
 
+def test_a_sentence_says_over_how_many_clusters_the_interval_is():
+    rows = report(*[0.9, 0.8] * 4, document_id=["a"] * 6 + ["b"] * 2)
+    assert "–1.000 over 2 clusters; the mean decides" in decide("m=0.5", rows).sentence
+
+
 def test_a_decision_is_true_where_the_gate_passed_and_nowhere_else():
     rows = report(*[0.5, 0.9] * 4)
     for at_least, strict, outcome in (
