@@ -5,6 +5,7 @@ Wilson's score interval, and an unbiased estimate for counting that stopped earl
 """
 
 import math
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from math import sqrt
@@ -50,20 +51,12 @@ def number_as_text(value: Any) -> Any:
     return str(int(number)) if is_whole else repr(number)
 
 
-# What programs write for nothing: Python, numpy, pandas, R, databases, and Excel for its
-# errors (ECMA-376, part 1, 18.18.11). People write other words, and write these
-# otherwise: a name is "Nan", and "Null" is German.
+# What programs write for nothing: Python, numpy, pandas, R and databases. People write
+# other words, and write these otherwise: a name is "Nan", and "Null" is German.
 _MARKS_OF_NOTHING = {"None", "nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
 _MARKS_OF_NOTHING |= {"NA", "N/A", "n/a"}
-_MARKS_OF_NOTHING |= {
-    "#N/A",
-    "#REF!",
-    "#VALUE!",
-    "#NAME?",
-    "#DIV/0!",
-    "#NUM!",
-    "#NULL!",
-}
+# Excel's (ECMA-376, part 1, 18.18.11) and other sheets', in any language: "#REF!", "#NOM?"
+_ERROR_OF_A_SHEET = re.compile(r"#(?:N/A|[A-ZÀ-Þ]+(?:/0)?[!?])")
 
 
 def is_present(value: Any) -> bool:
@@ -74,7 +67,7 @@ def is_present(value: Any) -> bool:
     """
     value = plain_data(value)
     if isinstance(value, str):
-        return not is_blank(value) and value.strip() not in _MARKS_OF_NOTHING
+        return not is_blank(value) and not _is_mark(value.strip())
     # pandas is not imported here, so its types are known by their names
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return False
@@ -117,7 +110,11 @@ def is_word_for_nothing(text: str) -> bool:
     # "[nan]", which is no valid JSON
     if word[:1] + word[-1:] in ("[]", "{}"):
         word = word[1:-1].strip()
-    return word in _MARKS_OF_NOTHING or word.casefold() in ("none", "na", "n/a")
+    return _is_mark(word) or word.casefold() in ("none", "na", "n/a")
+
+
+def _is_mark(word: str) -> bool:
+    return word in _MARKS_OF_NOTHING or bool(_ERROR_OF_A_SHEET.fullmatch(word))
 
 
 ROUNDING = 1e-9

@@ -1655,6 +1655,7 @@ def test_any_row_is_a_sample_or_a_row_error(row):
 # what tables write where a text is missing
 NO_TEXT = {"None", "nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N", "#N/A"}
 NO_TEXT |= {"#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!"}
+NO_TEXT |= {"#SPILL!", "#ERROR!", "#WERT!", "#NOM?"}
 SEEN = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(
     lambda text: not is_blank(text) and text.strip() not in NO_TEXT
 )
