@@ -105,6 +105,7 @@ _PROSE = re.compile(r"\S\s+\S+\s+\S|[\u3040-\u9fff]{6}")
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_PATHS = 3  # in a message
+_DEEPEST = 4  # objects in objects
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
 _FIELDS_OF_SEVERAL_TEXTS = (
@@ -499,7 +500,7 @@ def option_of_column(field: str, column: str) -> str:
     return f"{option} {shlex.quote(column)}, in Python {field}_column="
 
 
-def _prose_by_path(data: Mapping[Any, Any], depth: int) -> dict[str, str]:
+def prose_by_path(data: Mapping[Any, Any], depth: int = _DEEPEST) -> dict[str, str]:
     """Return the prose in an object by its paths, of which no key may be a text."""
     texts: dict[str, str] = {}
     for key, value in data.items():
@@ -507,7 +508,7 @@ def _prose_by_path(data: Mapping[Any, Any], depth: int) -> dict[str, str]:
         if _NAME.fullmatch(str(key)) is None:
             continue
         if isinstance(inner, Mapping) and depth:
-            for path, text in _prose_by_path(inner, depth - 1).items():
+            for path, text in prose_by_path(inner, depth - 1).items():
                 texts[f"{key}.{path}"] = text
         elif isinstance(inner, str) and _PROSE.search(inner):
             texts[str(key)] = inner
@@ -588,7 +589,7 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         keys = [str(key) for key, value in cell.items() if value is not None]
         names = [key for key in keys if _NAME.fullmatch(key)]
         hint = ""
-        prose = _prose_by_path(cell, _DEEPEST)
+        prose = prose_by_path(cell)
         if column and len(found) == 1:
             option = option_of_column(field, f"{column}.{found[0]}")
             hint = f"; its texts stand in the list {found[0]}: name it by {option}"
@@ -686,7 +687,6 @@ _WHOLE_NAME = "conversation"  # too common a word to be known by it after a path
 CONVERSATION_NAMES = (*dict.fromkeys(_USUAL_NAME_BY_END.values()), _WHOLE_NAME)
 """The names of conversations. Of two names in an object the earlier here counts."""
 
-_DEEPEST = 4  # objects in objects
 # Texts without these words hold no name, so they need not be read.
 _MAY_HOLD_NAME = re.compile("conversation|thread|chat|dialog|session", re.IGNORECASE)
 

@@ -386,12 +386,15 @@ def unknown_types_of_parts(value: object) -> list[str] | None:
 def last_said(messages: Sequence[SaidMessage], role: str) -> list[str]:
     """Return what a speaker said last: texts with nothing of another between them.
 
-    What was said before or beside a call of a tool is not meant for the end.
+    What was said before or beside a call of a tool is not meant for the end, and what was
+    said before the user's last words is no reply to them.
     """
     texts: list[str] = []
     for message in reversed(messages):
         is_speaker = message.role in (role, ANYONE)
-        if message.calls_tool if is_speaker else texts:
+        is_asked = message.role == "user" and message.text.strip() != ""
+        ends_before = message.calls_tool if is_speaker else is_asked or texts
+        if ends_before:
             break
         if is_speaker and message.text.strip():
             texts.insert(0, message.text)

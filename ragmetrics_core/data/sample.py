@@ -878,6 +878,10 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
         and value not in names_of_class
         and re.fullmatch(r"[^\W_]\w*", str(name))  # another may be a text
     ]
+    inner = [value for value in fields.values() if isinstance(value, (Mapping, list))]
+    if isinstance(found, Mapping) and any(inner):
+        # its text may stand deeper, beside an id or a status
+        texts = [f".{path}" for path in cells.prose_by_path(found)]
     hint = f": write its {' or '.join(texts[:_MOST_TEXTS_SHOWN])}" if texts else ""
     cell = data_in(found_by_field.get(field, _NO_VALUE).value)
     if not isinstance(found, Mapping) and not fields:  # a date, True, a list

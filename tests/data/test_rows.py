@@ -697,6 +697,18 @@ def written_message(role: str, content: str) -> Told:
     return Told(**fields, model_dump=lambda: fields)
 
 
+@pytest.mark.parametrize("end", [[], [""], [None], ["", ""]])
+@pytest.mark.parametrize("column", ["output", "messages"])
+def test_an_earlier_reply_is_no_answer_to_the_last_question(column, end):
+    """The last reply was empty or refused, or none came."""
+    said = [("user", "Hi"), ("assistant", "Hello"), ("user", Q)]
+    said += [("assistant", text) for text in end]
+    messages = [{"role": role, "content": text} for role, text in said]
+    named = {} if column == "output" else {"answer": "messages"}
+    sample = Sample.from_row({"question": Q, column: messages}, **named)
+    assert (sample.question, sample.answer) == (Q, None)
+
+
 def test_replies_and_prompts_that_hold_messages_are_read():
     earlier, asked = written_message("user", "Hi"), written_message("user", Q)
     reply = written_message("assistant", "Anna lit it.")
@@ -727,6 +739,23 @@ def test_an_object_without_a_message_is_told_with_the_field_of_its_text(
     with pytest.raises(RowError) as caught:
         Sample.from_row({field: Told(**fields)})
     assert str(caught.value) == f"{field}: needs a text, found Told{hint}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "hint"),
+    [
+        (
+            {"status": "success", "data": {"reply": "Anna lit it."}},
+            ": write its .data.rep",
+        ),
+        ({"request_id": "0c5e", "body": {"choices": [{"content": 1}]}}, ""),
+    ],
+)
+def test_no_status_or_id_of_a_reply_is_advised_as_its_answer(reply, hint):
+    with pytest.raises(RowError, match=f"needs a text, found dict{hint}") as caught:
+        Sample.from_row({"response": reply})
+    assert "status" not in str(caught.value)
+    assert "request_id" not in str(caught.value)
 
 
 def test_of_several_texts_of_an_answer_none_is_advised():
