@@ -245,9 +245,18 @@ class _ReportContent:
             self._rows.append(row)
 
     def _stands_again(self, index: int) -> bool:
-        """Whether one sample stands twice in this place, as if two processes read it."""
-        samples = [json_line(row.sample) for row in self._rows if row.index == index]
-        return len(set(samples)) < len(samples)
+        """Whether one sample stands twice in this place, as if two processes read it.
+
+        By its id and question, if it has an id: the application may answer otherwise.
+        """
+        samples = [row.sample for row in self._rows if row.index == index]
+        known = [
+            (sample.id, sample.question)
+            if sample is not None and sample.id is not None
+            else json_line(sample)
+            for sample in samples
+        ]
+        return len(set(known)) < len(known)
 
     def report(self) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         """Return the facts of the run and its rows, held against each other.

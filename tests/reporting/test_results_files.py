@@ -246,6 +246,25 @@ def test_a_run_that_was_repeated_on_its_sink_decides_no_gate(capsys):
     assert len(Report.from_jsonl("sink.jsonl").results) == 30  # none is dropped
 
 
+def test_runs_before_and_after_a_change_on_one_sink_decide_no_gate(capsys):
+    """Their rows have the same ids and questions, and other answers."""
+    for answer in ("Anna lit it.", "Peter sold boats."):
+        rows = [
+            {
+                "id": f"r{n}",
+                "question": f"Who lit lamp {n}?",
+                "contexts": ["Anna lit it."],
+                "answer": answer,
+            }
+            for n in range(3)
+        ]
+        evaluate(rows, ["adherence"], judge="lexical").write_to(JsonlSink("sink.jsonl"))
+    capsys.readouterr()
+    assert main(["report", "sink.jsonl", "--fail-under", "adherence=0.3"]) == 3
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "its first rows stand there again, as of a run that was repeated" in printed
+
+
 def test_a_list_of_files_is_no_file():
     paths: Any = ["a.jsonl", "b.jsonl"]
     with pytest.raises(SettingError, match=r"got a list\. Several are joined by"):
