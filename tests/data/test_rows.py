@@ -1214,6 +1214,7 @@ def test_what_shows_nothing_is_missing(nothing):
 
 
 MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
+MARKS += ["#SPILL!", "#NOM?", "#DIV/0!"]
 MARKS += ["None", "NA", "N/A", "n/a"]
 
 
