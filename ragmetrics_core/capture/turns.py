@@ -341,13 +341,9 @@ def _shows_earlier_results(tree: Tree) -> bool:
     nodes = list(tree.root.walk())
     returned = "\n".join(letters_of(node.text) for node in nodes if node.kind == "tool")
     for node in nodes:
-        earlier: list[str] = []
-        for message in node.prompt:
-            if message.role == "tool":
-                earlier.append(letters_of(message.text))
-            elif message.role == "user" and any(
-                letters not in returned for letters in earlier
-            ):
+        of_user = [n for n, each in enumerate(node.prompt) if each.role == "user"]
+        for message in node.prompt[: max(of_user, default=0)]:
+            if message.role == "tool" and letters_of(message.text) not in returned:
                 return True
     return False
 
