@@ -381,6 +381,13 @@ def test_a_result_before_words_of_the_user_is_of_an_earlier_turn_unless_its_tool
     assert ("which_turn" in sample.capture.doubts) is is_earlier
 
 
+def test_a_result_that_was_cut_behind_the_users_words_is_of_this_turn():
+    run = says(tool(BOOK, documents=(P,)), reads(after_tool("(too long)"), ANSWER))
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(run) + turns.finish()
+    assert "which_turn" not in sample.capture.doubts
+
+
 @pytest.mark.parametrize(
     ("query", "is_doubted"), [("Who painted it?", True), (QUESTION, False)]
 )
