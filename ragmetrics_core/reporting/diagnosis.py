@@ -287,6 +287,7 @@ _JUDGE_FAILED = _unjudged(
 )
 _METRIC_FAILED = _unjudged("metric failed", "Its code raised an error, or left [0, 1].")
 NO_ANSWER = _unjudged("no answer", "The application answered nothing.")
+_NOTHING_TO_JUDGE = ("no_claim", "no_citations", "no_facts")
 _NO_INPUT = _unjudged("input missing", "Name the columns of what the metrics need.")
 
 
@@ -317,7 +318,11 @@ def diagnose(row: SampleResult) -> Diagnosis:
     results = row.results.values()
     if lacks_wanted_answer(row):
         return NO_ANSWER
-    if any(isinstance(result, Scored) for result in results):
+    # what claims or cites nothing has no score, and no fault
+    if any(isinstance(result, Scored) for result in results) or all(
+        isinstance(result, Undefined) and result.code in _NOTHING_TO_JUDGE
+        for result in results
+    ):
         return NO_FAULT._replace(ranked_low=judged.ranked_low)
     errors = [result.error.type for result in results if isinstance(result, Failed)]
     if not errors:

@@ -774,3 +774,22 @@ def test_a_low_rank_of_useful_texts_alone_is_no_fault():
     (diagnosis,) = report.faults
     assert (diagnosis.name, diagnosis.kind) == ("no fault found", "fine")
     assert diagnosis.ranked_low
+
+
+@pytest.mark.parametrize(
+    ("codes", "fault"),
+    [
+        (("no_claim", "no_claim"), "no fault found"),  # a greeting
+        (("no_claim", "no_citations"), "no fault found"),
+        (("no_claim", "missing"), "input missing"),
+    ],
+)
+def test_an_answer_that_claims_nothing_lacks_no_input(codes, fault):
+    results = {
+        name: Undefined(metric=name, reason="so it is", code=code)
+        for name, code in zip("ab", codes, strict=True)
+    }
+    sample = Sample(question="Hi", answer="Hello!", contexts=["Anna lit it."])
+    row = SampleResult(index=0, sample=sample, results=results)
+    (diagnosis,) = Report([row], RunFacts()).faults
+    assert diagnosis.name == fault
