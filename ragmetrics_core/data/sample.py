@@ -48,6 +48,7 @@ from ragmetrics_core.data.name_matching import (
     HEADER_REPEATED,
     did_you_mean,
     is_of_trace,
+    names_in_words,
     repeats_header,
 )
 from ragmetrics_core.data.sample_parts import (
@@ -442,6 +443,18 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
             sample = sample.model_copy(update={field: None})
     doubts = _doubts_of_row(sample, notes, values, found_by_field, columns)
+    twice = [
+        key
+        for key, value in values.get("metadata", {}).items()
+        if is_present(value) and is_present(row.get(key))
+        if str(row[key]) != str(value)
+    ]
+    if twice and notes.grade is None:
+        names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
+        told = f"{names} of the metadata, which the column of that name denies"
+        doubts["other_column"] = "; ".join(
+            filter(None, (doubts.get("other_column"), told))
+        )
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
@@ -713,7 +726,9 @@ def _metadata(
     for column, value in row.items():
         if column not in used_columns and is_present(value):
             metadata[str(column)] = value
-    metadata.update(metadata_cell)
+    for key, value in metadata_cell.items():
+        if key not in metadata or is_present(value):
+            metadata[key] = value
     if conversation_in(metadata) is not None:
         return metadata
     # A whole request or reply, in which question or answer stand, is not copied to the

@@ -916,6 +916,16 @@ def test_a_column_that_is_no_name_is_refused_in_words(column):
         Sample.from_row({"question": "?", "a": "x", "b": "y"}, contexts=column)
 
 
+def test_nothing_in_the_metadata_takes_the_place_of_a_column(caplog):
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    named = {**row, "lang": "en", "metadata": {"lang": None, "page": 1}}
+    assert Sample.from_row(named).metadata == {"lang": "en", "page": 1}
+    twice = {**row, "lang": "en", "metadata": {"lang": "de"}}
+    (result,) = evaluate([twice], ["adherence"], judge="lexical")
+    assert result.sample.metadata == {"lang": "de"}
+    assert "1 row: lang of the metadata, which the column of that name" in caplog.text
+
+
 NAMES = ["docs/handbook/leave.pdf", "a.pdf, page 3", "Employee Handbook.pdf", "doc_17"]
 
 
