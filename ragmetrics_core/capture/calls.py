@@ -251,8 +251,8 @@ class Calls:
         """
         for caller in reversed(self.paths[call][:-1]):
             # LangChain's streams call what follows a search from inside of it
-            is_over = caller.ended is None or caller.ended < call.began
-            if caller.kind in kinds and not is_over:
+            is_around = caller.ended is not None and call.began <= caller.ended
+            if caller.kind in kinds and is_around:
                 return True
             if caller.kind == "agent":
                 return False

@@ -139,10 +139,7 @@ def _verdict(
     else:
         words = "No metric is worse"
     if n_unknown:
-        are_clustered = any(
-            change.interval is not None and change.interval.clusters is not None
-            for change in comparison.changes
-        )
+        are_clustered = any(change.clusters for change in comparison.changes)
         what = "rows, or their clusters (--cluster)," if are_clustered else "rows"
         words += f"; for {n_unknown} of {n_all} these {what} are too few"
     if 0 < n_undecided < n_all:

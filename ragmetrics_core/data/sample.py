@@ -442,19 +442,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         # as empty texts: what was shown is not known, and only ids may be compared
         if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
             sample = sample.model_copy(update={field: None})
-    doubts = _doubts_of_row(sample, notes, values, found_by_field, columns)
-    twice = [
-        key
-        for key, value in values.get("metadata", {}).items()
-        if is_present(value) and is_present(row.get(key))
-        if str(row[key]) != str(value)
-    ]
-    if twice and notes.grade is None:
-        names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
-        told = f"{names} of the metadata, which the column of that name denies"
-        doubts["other_column"] = "; ".join(
-            filter(None, (doubts.get("other_column"), told))
-        )
+    doubts = _doubts_of_row(row, sample, notes, values, found_by_field, columns)
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
@@ -464,6 +452,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
 
 
 def _doubts_of_row(
+    row: Row,
     sample: Sample,
     notes: CaptureNotes,
     values: Mapping[str, Any],
@@ -491,6 +480,15 @@ def _doubts_of_row(
         for field, found in found_by_field.items()
         if found.instead_of
     ]
+    twice = [
+        key
+        for key, value in values.get("metadata", {}).items()
+        if is_present(value) and is_present(row.get(key))
+        if str(row[key]) != str(value)
+    ]
+    if twice and notes.grade is None:
+        names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
+        taken.append(f"{names} of the metadata, which the column of that name denies")
     if taken:
         doubts["other_column"] = "; ".join(taken)
     # A whole conversation ends before this turn, where it stands first in it. It may be a

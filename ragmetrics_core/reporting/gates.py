@@ -24,7 +24,7 @@ from ragmetrics_core.data.frozen import check_share
 from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.run_facts import Decision, GateOutcome
 from ragmetrics_core.reporting.summary import Summary
-from ragmetrics_core.statistics.means import mean_interval
+from ragmetrics_core.statistics.means import Interval, mean_interval
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -221,7 +221,8 @@ class _Rule(NamedTuple):
         if why_undecided:
             words = "; ".join((why_undecided, *summary.left_out))
             return "undecided", f"cannot be decided: {words}."
-        noun, value, low, high, n_clusters = self._measure(summary)
+        noun, value, interval = self._measure(summary)
+        low, high, n_clusters = interval.low, interval.high, interval.clusters
         threshold = self.gate.at_least
         by_bounds = three_way(low, high, threshold)
         outcome: GateOutcome = "passed"
@@ -322,11 +323,8 @@ class _Rule(NamedTuple):
         )
         return next(filter(None, mixed), "")
 
-    def _measure(self, summary: Summary) -> tuple[str, float, float, float, int]:
-        """Return "mean" or "share", which it is, and what it may be for samples like these.
-
-        Then the number of clusters of rows; 0 where each row stands alone.
-        """
+    def _measure(self, summary: Summary) -> tuple[str, float, Interval]:
+        """Return "mean" or "share", which it is, and what it may be for samples like these."""
         noun = "share"
         lost = 0.0
         if self.gate.metric == ANSWERED:
@@ -355,8 +353,9 @@ class _Rule(NamedTuple):
         known = [interval for interval in intervals if interval is not None]
         low = min((interval.low for interval in known), default=value)
         high = max((interval.high for interval in known), default=value)
-        n_clusters = max((interval.clusters or 0 for interval in known), default=0)
-        return noun, value, max(0.0, low - lost), min(1.0, high + lost), n_clusters
+        clusters = max((interval.clusters or 0 for interval in known), default=0)
+        low, high = max(0.0, low - lost), min(1.0, high + lost)
+        return noun, value, Interval(low, high, "", clusters)
 
 
 def number_in_words(value: float, threshold: float) -> str:

@@ -96,9 +96,14 @@ class MetricChange(Frozen):
         if self.interval is not None:
             words += f" ({self.interval.low:+.3f} to {self.interval.high:+.3f})"
         rows = count_in_words(self.pairs, "row")
-        if self.interval is not None and self.interval.clusters is not None:
-            rows += f" in {count_in_words(self.interval.clusters, 'cluster')}"
+        if self.clusters is not None:
+            rows += f" in {count_in_words(self.clusters, 'cluster')}"
         return f"{words} over {rows}; {self.moved_in_words}"
+
+    @property
+    def clusters(self) -> int | None:
+        """The number of clusters of its rows; None where each stands alone."""
+        return None if self.interval is None else self.interval.clusters
 
     @property
     def n_unknown(self) -> int:
