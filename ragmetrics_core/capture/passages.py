@@ -164,7 +164,11 @@ class Passages:
             self.doubts.append(Doubt("by_data_flow", _REPLIED.format(call.name)))
         path = self._calls.paths[call]
         if each.is_returned and self._is_search(call):
-            self._bring(call, documents, "retrieval")
+            joined = [it for it in documents if self._is_joined(it, call)]
+            found = [it for it in documents if it not in joined]
+            self._bring(call, joined, "given", is_made_of_others=True)
+            if found or not joined:
+                self._bring(call, found, "retrieval")
         elif each.is_returned:
             self._read_step(call, documents)
         elif len(path) == 1 or (len(path) == 2 and path[0].name in JOINED):
@@ -272,6 +276,19 @@ class Passages:
             if not all(is_reranker and self._is_made(each) for each in made):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
         self._bring(call, made, "given", is_made_of_others=True)
+
+    def _is_joined(self, document: Document, search: Node) -> bool:
+        """Whether a text is made of nothing but passages that were there before a search.
+
+        Example: an index of the moment, of the passages that were found, in one text.
+        """
+        whole = rest = letters_of(document.text)
+        for passage in self.by_identity.values():
+            letters = letters_of(passage.document.text)
+            is_before = search not in self._calls.paths[passage.found_by]
+            if is_before and letters != whole and len(letters) >= SHORTEST:
+                rest = rest.replace(letters, "")
+        return bool(whole) and not rest
 
     def _is_made(self, document: Document) -> bool:
         """Whether a document is cut out of a passage, or holds one, by their letters."""

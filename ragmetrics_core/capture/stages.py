@@ -66,6 +66,10 @@ _HANDED_IN = (
     " not read as evidence"
 )
 _WRITTEN_INSIDE = "a model inside of the search {} wrote what it returned"
+_SEARCHED_AGAIN = (
+    "the step {}, which answers from documents that it was given, searched for more, such"
+    " as for examples in its prompt"
+)
 _BROKEN = (
     "the run failed or did not end; mend its error or read its stream to the end, else"
     " its answer stays unjudged"
@@ -275,6 +279,9 @@ def _doubts_of_calls(calls: Calls) -> Iterator[Doubt]:
             _is_written_inside(document, node) for document in node.documents or ()
         ):
             yield Doubt("by_data_flow", _WRITTEN_INSIDE.format(node.name))
+        is_answering = node.kind == "step" and node.query and node.input_documents
+        if is_answering and any(inner.kind == "retriever" for inner in node.walk()):
+            yield Doubt("by_data_flow", _SEARCHED_AGAIN.format(node.name))
     if handed_in:
         brought = [node.text for node in calls.nodes]
         for node in calls.nodes:

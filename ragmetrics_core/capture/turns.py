@@ -225,7 +225,11 @@ class _OpenTurn:
         if _has_searched(tree):
             if self.reply:
                 return False
-            found_elsewhere.update(_forms_found(tree), [letters_of(tree.question)])
+            found_elsewhere.add(letters_of(tree.question))
+            # an index of the moment holds what was found here, joined to one text
+            for form in _forms_found(tree):
+                if form in self.forms or _without(self.forms, form):
+                    found_elsewhere.add(form)
         answer = self.reply if len(self.reply) >= SHORTEST else ""
 
         shown: list[str] = []
@@ -825,6 +829,11 @@ class Turns(Generic[Run]):
             turns = [turn for turn in latest if turn.is_read_by(tree)]
         if not turns:
             return None
+        # what was handed in as a whole, such as to a reranker, is of the latest such search
+        given = {letters_of(each.text) for each in tree.root.input_documents}
+        turns = [turn for turn in turns if given and given <= {*turn.forms}][
+            -1:
+        ] or turns
         if len(turns) > 1:
             found = {form for turn in turns for form in turn.forms}
             turns = [

@@ -405,6 +405,23 @@ def test_a_search_that_found_no_text_alone_is_in_doubt_if_it_was_asked_otherwise
     assert ("which_turn" in sample.capture.doubts) is is_doubted
 
 
+@pytest.mark.parametrize("ending", ["a reranker", "an answer"])
+def test_what_is_handed_in_as_a_whole_is_of_the_search_that_found_all_of_it(ending):
+    """An earlier search found one of the texts, too."""
+    earlier, later = search("Who painted it?", 0.0), search(QUESTION, 1.0)
+    later.root.documents = (Document(PAGE), Document("It is 90 metres long."))
+    run = model(f"{PAGE}\n{QUESTION}", ANSWER, 3.0)
+    if ending == "a reranker":
+        reranks = Node("reranker", "rerank", 3.0, 4.0, documents=(Document(PAGE),))
+        run = Tree(reranks, gives_only_documents=True)
+    run.root.input_documents = later.root.documents
+    samples = samples_made([earlier, later, run])
+    assert {each.question: len(each.ledger.calls) for each in samples} == {
+        "Who painted it?": 1,
+        QUESTION: 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "returned", "kind", "items"),
     [

@@ -16,7 +16,12 @@ from typing import Any
 
 import pytest
 from lanes import crossed
-from llama_index.core import get_response_synthesizer
+from llama_index.core import (
+    Document,
+    PromptTemplate,
+    SummaryIndex,
+    get_response_synthesizer,
+)
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.chat_engine import ContextChatEngine
@@ -309,6 +314,50 @@ def widened(kit: ModuleType, *, by_a_model: bool = False) -> Any:
     ).query(QUESTION)
 
 
+# What is found is put together to one text, and an index of the moment asked
+
+
+class Joining(Workflow):
+    def __init__(self, kit: ModuleType) -> None:
+        super().__init__(timeout=20)
+        self.kit = kit
+
+    @step
+    async def answer(self, event: StartEvent) -> StopEvent:
+        return StopEvent(result=str(joined(self.kit)))
+
+
+def joined(kit: ModuleType) -> Any:
+    found = kit.FixedRetriever(nodes(kit)).retrieve(QUESTION)
+    document = Document(text="\n".join(each.text for each in found))
+    model = kit.ScriptedLLM(script={"": ANSWER})
+    return (
+        SummaryIndex.from_documents([document]).as_query_engine(model).query(QUESTION)
+    )
+
+
+def joined_in_workflow(kit: ModuleType) -> Any:
+    return asyncio.run(run_of(Joining(kit), query=QUESTION))
+
+
+JOINED = Expected(contexts=(f"{FERRY}\n{FARES}",), kinds=("retrieval", "given"))
+
+
+def with_examples(kit: ModuleType) -> Any:
+    """A function of the prompt searches for examples of how to answer."""
+    examples = kit.FixedRetriever([kit.node("example", EXAMPLE, 0.9)])
+    prompt = PromptTemplate(
+        "{context_str}\nExamples:\n{examples}\n{query_str}",
+        function_mappings={
+            "examples": lambda **_: examples.retrieve("trains")[0].text,
+        },
+    )
+    return engine_of(kit, text_qa_template=prompt).query(QUESTION)
+
+
+EXAMPLE = "Q: When does the train go? A: In the night, as the first page says."
+
+
 # Calls of tools that are none
 
 
@@ -350,6 +399,8 @@ ROWS: dict[str, tuple[Callable[[ModuleType], Any], Expected]] = {
     ),
     "previous nodes added": (widened, WIDENED),
     "previous nodes added by a model": (partial(widened, by_a_model=True), WIDENED),
+    "an index of the moment": (joined, JOINED),
+    "an index of the moment in a workflow": (joined_in_workflow, JOINED),
     "router": (routed, Expected()),
     "router in an agent": (routed_agent, Expected(kinds=("written", "retrieval"))),
 }
@@ -363,6 +414,20 @@ def test_a_shape_of_an_application(kit: ModuleType, name: str, door: str) -> Non
         run(kit)
     (sample,) = samples
     expected.check(sample)
+
+
+def test_a_search_for_the_examples_of_a_prompt_is_in_doubt(kit: ModuleType) -> None:
+    with capture() as captured:
+        with_examples(kit)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert set(sample.capture.doubts) == {"by_data_flow"}
+    with capture(contexts_from=lambda run: [FERRY, FARES]) as captured:
+        with_examples(kit)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert texts(sample.contexts) == (FERRY, FARES)
 
 
 # Tools of text that the user names
