@@ -193,19 +193,19 @@ def history_of_prompts(
         return ()
 
     documents = [document for node in nodes for document in node.documents or ()]
-    end_of_reply: dict[str, float] = {}
+    end_of_reply: dict[str, float] = {}  # by its letters: an agent may write it anew
     for node in nodes:
         if node.reply is not None and node.ended is not None:
-            end_of_reply.setdefault(as_one_line(node.reply.text), node.ended)
+            end_of_reply.setdefault(letters_of(node.reply.text), node.ended)
 
     longest: tuple[Turn, ...] = ()
     for node in shown_replies:
         prompt: list[Message] = []
         for message in node.prompt:
-            line = as_one_line(message.text)
+            letters = letters_of(message.text)
             if message.text in examples:
                 prompt = []
-            elif not line or node.began < end_of_reply.get(line, inf):
+            elif not letters or node.began < end_of_reply.get(letters, inf):
                 prompt.append(message)
         turns = turns_before_question(prompt, question, documents)
         has_reply = any(turn.role == "assistant" for turn in turns)

@@ -103,6 +103,10 @@ class _OriginsReader:
             if what == _REPLY:
                 if node.reply is None:  # an engine inside the run
                     self._engines.append(node)
+                    text = node.text or ""
+                    # a step may hand its answer on; one of a word or two is elsewhere, too
+                    if node.kind == "agent" and len(letters_of(text)) >= SHORTEST:
+                        self._origins.answers_handed_on.append((node, text))
                 else:
                     self._pass_calls([node.reply, *node.other_replies])
                 for text in self._texts_of_writers[node]:

@@ -817,6 +817,35 @@ def _(kit: Kit) -> None:
     asyncio.run(_run_agent(ReActAgent(tools=[kit.tool()], llm=kit.llm(script=script))))
 
 
+class InParts(Workflow):
+    """A step runs an agent on a part of the question, and a model sums up what it said."""
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(timeout=10)
+        self.kit = kit
+
+    @step
+    async def answer(self, ev: StartEvent) -> StopEvent:
+        last = "Thought: I can answer.\nAnswer: Paris is the capital of France."
+        script = {"Observation: The answer.": last, "": REACT[""]}
+        agent = ReActAgent(tools=[self.kit.tool()], llm=self.kit.llm(script=script))
+        said = str(await agent.run(user_msg=CONDENSED))
+        prompt = f"Original question: {ev.question}\n{CONDENSED}\nAnswer: {said}"
+        reply = self.kit.llm(script={"": "It is Paris."}).complete(prompt)
+        return StopEvent(result=reply.text)
+
+
+@row(
+    "ReActAgent inside of a step",
+    Expected(answer="It is Paris.", standalone="capital"),
+)
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        await InParts(kit).run(question=QUESTION)
+
+    asyncio.run(run())
+
+
 @row(
     "AgentWorkflow",
     Expected(
