@@ -575,4 +575,9 @@ def question_among(
         return (*end, lines.count(as_one_line(text)))
 
     question = max(usual, key=preference)
-    return question, _GUESSED if others and not is_asked else ()
+    # the last model was shown another text of the user's, and not this one
+    is_other_last = letters_of(question) not in last_prompt and any(
+        letters_of(text) in last_prompt for text in others
+    )
+    is_doubted = is_other_last or (others and not is_asked)
+    return question, _GUESSED if is_doubted else ()

@@ -9,7 +9,7 @@ from counted_steps import count_steps
 from haystack import Document, Pipeline, component
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
-from haystack.components.converters import TextFileToDocument
+from haystack.components.converters import OutputAdapter, TextFileToDocument
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.preprocessors import DocumentCleaner, DocumentSplitter
 from haystack.components.rankers import MetaFieldRanker
@@ -126,6 +126,32 @@ def test_the_store_was_asked_something_else_than_the_model(name: str) -> None:
     sample = only(captured.samples)
     assert sample.capture is not None
     assert (sample.question, sample.capture.grade) == (QUESTION, "exact")
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_what_a_model_inside_of_a_search_was_asked_need_not_be_the_question(
+    is_shown: bool,
+) -> None:
+    """The answer was written for another text of the user's, unless both were shown."""
+    app = connected(
+        ("asks.replies", "words.replies"),
+        ("words.output", "retriever.query"),
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        asks=MockChatGenerator("bridge velm opening"),
+        words=OutputAdapter("{{ replies[0].text }}", str),
+        retriever=InMemoryBM25Retriever(STORE),
+        prompt=PromptBuilder(EACH + "{{ task }} {{ asked }}", required_variables=[]),
+        llm=MockChatGenerator(ANSWER),
+    )
+    given = {"task": STYLE, "asked": QUESTION if is_shown else ""}
+    messages = [ChatMessage.from_user(QUESTION)]
+    with capture() as captured:
+        app.run({"asks": {"messages": messages}, "prompt": given})
+    sample = only(captured.samples)
+    assert sample.question == QUESTION
+    assert sample.capture is not None
+    assert ("question_guessed" in sample.capture.doubts) is not is_shown
 
 
 ASKED, SAID = "Who built it?", "A guild of masons."
