@@ -285,6 +285,12 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     return found_by_field
 
 
+def may_hold_answer(column: str, cell: object) -> bool:
+    """Whether a text may be an answer by the end of its column's name: "rag_answer"."""
+    names = tuple(map(plain_name, _COLUMNS["answer"]))
+    return isinstance(cell, str) and bool(cell) and plain_name(column).endswith(names)
+
+
 @lru_cache(maxsize=64)
 def columns_with_usual_names(columns: tuple[str, ...]) -> Collection[str]:
     """Return those columns of a table whose names are usual for a field of a sample.

@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
     sample_from_row,
 )
 from ragmetrics_core.data.cells import data_in, holds_prose
-from ragmetrics_core.data.columns import columns_with_usual_names
+from ragmetrics_core.data.columns import columns_with_usual_names, may_hold_answer
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
@@ -403,7 +403,8 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             is_noted = column in self.unread or len(self.unread) < _MOST_COLUMNS
             if column in sample.metadata and is_noted:
-                self.unread[column] += column not in usual and holds_prose(cell)
+                is_text = holds_prose(cell) or may_hold_answer(column, cell)
+                self.unread[column] += column not in usual and is_text
         doubts = {} if sample.capture is None else sample.capture.doubts
         words_by_code = {
             code: doubts[code] for code in _DOUBTS_OF_TABLE & doubts.keys()
@@ -416,8 +417,11 @@ class ColumnsRead:
         for code, words in words_by_code.items():
             n_rows, first_words = self._doubts.get(code, (0, words))
             self._doubts[code] = (n_rows + 1, first_words)
-        row_now = (sample.question, sample.answer, list(sample.context_texts))
         question, answer, texts = self._row_before
+        # of the rows of several chunks the first alone may say what was answered
+        answer_of_chunks = answer if sample.question == question else None
+        answer_now = sample.answer or answer_of_chunks
+        row_now = (sample.question, answer_now, list(sample.context_texts))
         is_chunk_row = (
             len(texts) == len(row_now[2]) == 1
             and all(row_now[:2])

@@ -571,12 +571,16 @@ def test_a_second_column_of_a_field_is_refused(rows, capsys, options):
     assert " b: a column was named for this field before" in capsys.readouterr().err
 
 
-def chunk_rows(*chunks: object) -> list[dict[str, Any]]:
+def chunk_rows(*chunks: object, is_said_once: bool = False) -> list[dict[str, Any]]:
     """Rows as a join of answers and chunks gives them."""
     return [
-        {"question": f"Who lit lamp {n}?", "answer": "Anna did.", "contexts": chunk}
+        {
+            "question": f"Who lit lamp {n}?",
+            "answer": "" if is_said_once and place else "Anna did.",
+            "contexts": chunk,
+        }
         for n in range(2)
-        for chunk in chunks
+        for place, chunk in enumerate(chunks)
     ]
 
 
@@ -592,6 +596,7 @@ CHUNKS = (
         (chunk_rows(["a"], ["b"], ["c"]), [CHUNKS]),
         # that each is one text tells the same, and another cause
         (chunk_rows("a", "b", "c"), [CHUNKS]),
+        (chunk_rows(["a"], ["b"], ["c"], is_said_once=True), [CHUNKS]),
         (chunk_rows(["a", "b"], ["c", "d"], ["e"]), []),
         ([{**GOOD, "answer": None, "contexts": [one]} for one in "abc"], []),
     ],

@@ -885,7 +885,7 @@ def test_the_command_names_rows_that_two_columns_claim(tmp_path, capsys):
     [
         ({"facts": ["a"], "retrieved": ["a"]}, ""),
         (
-            {"facts": ["a"], "retrieved": ["a"], "reply": "x"},
+            {"facts": ["a"], "retrieved": ["a"], "said": "x"},
             "no row has answer; name the column by --answer-column",
         ),
         ({"answer": "a", "contexts": ["a"], "other": "x"}, ""),
@@ -1007,6 +1007,7 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
     [
         ("rag_answer", [APPLICATION_SAID] * 3),
         ("rag_answer", [APPLICATION_SAID, APPLICATION_SAID, None]),
+        ("finalAnswer", ["Bob", "no", "1950"]),
         ("rag_answer", ["ボブが灯台に灯りをともした。"] * 3),
         ("search_results", [["Rain fell all day."]] * 3),
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
