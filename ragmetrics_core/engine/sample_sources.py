@@ -6,7 +6,7 @@ It says which field no row has.
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -370,11 +370,8 @@ class ColumnsRead:
         # contexts are one text is said of a named column, too: it may have been named
         # for its name alone.
         self._doubts: dict[str, tuple[int, str]] = {}
-        # Rows behind each other with one question and answer and another context each:
-        # a join gives a row for each chunk. Only the row before is kept.
-        self._n_chunk_rows = 0
-        self._row_before: tuple[str | None, str | None, list[str]] = (None, None, [])
-        self._is_row_before_counted = False
+        # question, answer and text of each row with one context, eight bytes each
+        self._hashes_of_chunks = array("q")
 
     def read_sample(self, row: Any) -> Sample | RowError:
         """Return the sample of one row, or the error that says why there is none.
@@ -417,20 +414,10 @@ class ColumnsRead:
         for code, words in words_by_code.items():
             n_rows, first_words = self._doubts.get(code, (0, words))
             self._doubts[code] = (n_rows + 1, first_words)
-        question, answer, texts = self._row_before
-        # of the rows of several chunks the first alone may say what was answered
-        answer_of_chunks = answer if sample.question == question else None
-        answer_now = sample.answer or answer_of_chunks
-        row_now = (sample.question, answer_now, list(sample.context_texts))
-        is_chunk_row = (
-            len(texts) == len(row_now[2]) == 1
-            and all(row_now[:2])
-            and (question, answer) == row_now[:2]
-            and texts != row_now[2]
-        )
-        if is_chunk_row:
-            self._n_chunk_rows += 1 if self._is_row_before_counted else 2
-        self._row_before, self._is_row_before_counted = row_now, is_chunk_row
+        if sample.question and len(sample.context_texts) == 1:
+            (text,) = sample.context_texts
+            answer = hash(sample.answer) if sample.answer else 0
+            self._hashes_of_chunks.extend((hash(sample.question), answer, hash(text)))
         fields_held = {
             field
             for field, substitute in _SUBSTITUTE_BY_NEEDED_FIELD.items()
@@ -478,14 +465,35 @@ class ColumnsRead:
                 " (if one should: --answer-column or --contexts-column, in Python"
                 " answer_column=)"
             )
-        if self._n_chunk_rows:
+        n_chunk_rows = _count_chunk_rows(self._hashes_of_chunks)
+        if n_chunk_rows:
             sentences.append(
                 "the same question and answer stand in"
-                f" {count_in_words(self._n_chunk_rows, 'row')} with other contexts: if"
-                " these are chunks of one answer, group them into one row"
+                f" {count_in_words(n_chunk_rows, 'row')} with other contexts: if these"
+                " are chunks of one answer, group them into one row"
             )
         for code, (n_rows, words) in sorted(self._doubts.items()):
             # where rows stand for chunks, the one text is a chunk
-            if code != "joined" or n_rows > self._n_chunk_rows:
+            if code != "joined" or n_rows > n_chunk_rows:
                 sentences.append(f"{count_in_words(n_rows, 'row')}: {words}")
         return sentences
+
+
+def _count_chunk_rows(hashes: Sequence[int]) -> int:
+    """Count the rows with the question and answer of another one, and another context.
+
+    A join gives a row for each chunk, perhaps with the answer in one of them alone.
+
+    Args:
+        hashes: Of each row those of the question, the answer, 0 for none, and the text.
+    """
+    rows = list(zip(hashes[::3], hashes[1::3], hashes[2::3], strict=True))
+    answers: dict[int, set[int]] = {}
+    for question, answer, _ in rows:
+        answers.setdefault(question, set()).add(answer)
+    texts: dict[tuple[int, int], list[int]] = {}
+    for question, answer, text in rows:
+        said = answers[question] - {0}
+        if answer or len(said) == 1:
+            texts.setdefault((question, answer or min(said)), []).append(text)
+    return sum(len(each) for each in texts.values() if len(set(each)) > 1)

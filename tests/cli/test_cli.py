@@ -596,6 +596,11 @@ CHUNKS = (
         (chunk_rows(["a"], ["b"], ["c"]), [CHUNKS]),
         # that each is one text tells the same, and another cause
         (chunk_rows("a", "b", "c"), [CHUNKS]),
+        (
+            chunk_rows(["a"], ["b"], ["c"])[::2]
+            + chunk_rows(["a"], ["b"], ["c"])[1::2],
+            [CHUNKS],
+        ),
         (chunk_rows(["a"], ["b"], ["c"], is_said_once=True), [CHUNKS]),
         (chunk_rows(["a", "b"], ["c", "d"], ["e"]), []),
         ([{**GOOD, "answer": None, "contexts": [one]} for one in "abc"], []),
