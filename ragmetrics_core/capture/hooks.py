@@ -294,6 +294,7 @@ class Listeners:
             self.open = (*self.open, listener)
             self._opened(listener)
         if not listener.all_contexts:
+            current_task_or_thread()  # tasks that are started here know of this one
             _listeners_around.set((*_listeners_around.get(), listener))
 
     def remove(self, listener: Listener) -> None:
@@ -440,15 +441,25 @@ def _hiding(
     return tell
 
 
+# the tasks or threads that the one here was started from, the latest last
+_tasks_around: ContextVar[tuple[str, ...]] = ContextVar("ragmetrics_tasks", default=())
+_MOST_TASKS_AROUND = 8
+
+
 def current_task_or_thread() -> str:
     """Return a name of the asyncio task, or else of the thread, that runs here.
 
-    Runs of the same task or thread may belong to one question.
+    Runs of the same task or thread may belong to one question. The name begins with those
+    of the tasks that it was started from, as far as a run began in them.
     """
     task = None
     with suppress(RuntimeError):  # no event loop runs here
         task = asyncio.current_task()
-    thread = threading.get_ident()
-    if task is None:
-        return f"{thread}/"
-    return f"{thread}/{id(task)}/{task.get_name()}"
+    here = f"{threading.get_ident()}/"
+    if task is not None:
+        here += f"{id(task)}/{task.get_name()}"
+    tasks = _tasks_around.get()
+    if here not in tasks[-1:]:
+        tasks = (*tasks, here)[-_MOST_TASKS_AROUND:]
+        _tasks_around.set(tasks)
+    return "".join(f"{each}>" for each in tasks)

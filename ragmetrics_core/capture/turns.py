@@ -809,12 +809,13 @@ class Turns(Generic[Run]):
         return self._open(turn)
 
     def _turns_of(self, task_or_thread: str) -> list[_OpenTurn]:
-        """Return the open turns whose last run ran in a task or thread."""
-        return [
-            turn
-            for turn in self._open_turns
-            if turn.runs[-1].task_or_thread == task_or_thread
-        ]
+        """Return the open turns whose last run ran in a task or thread, around or inside it."""
+        turns: list[_OpenTurn] = []
+        for turn in self._open_turns:
+            inner, outer = turn.runs[-1].task_or_thread, task_or_thread
+            if inner.startswith(outer) or outer.startswith(inner):
+                turns.append(turn)
+        return turns
 
     def _turn_read_by(self, tree: Tree) -> _OpenTurn | None:
         """Return the turn whose findings a run was given or shown; None without one.

@@ -1349,6 +1349,14 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
         ],
         [(QUESTION, [EVORA, PORTO], ANSWER, "which_turn")],
     ),
+    "documents of a task that started another one": (
+        [
+            alone(found(P), task_or_thread="a>"),
+            alone(found(E), task_or_thread="a>b>c>"),
+            alone(reads(asked(PORTO + EVORA)), task_or_thread="a>b>"),
+        ],
+        [(QUESTION, [PORTO, EVORA], ANSWER, "")],
+    ),
     "retriever, reranker": (
         [
             alone(found(*DOCS)),

@@ -817,6 +817,23 @@ def _(kit: Kit) -> None:
     asyncio.run(_run_agent(ReActAgent(tools=[kit.tool()], llm=kit.llm(script=script))))
 
 
+@row(
+    "an agent after a search by hand",
+    Expected(answer="The agent's answer.", standalone="capital"),
+)
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        found = await kit.retriever(0).aretrieve(QUESTION)
+        agent = FunctionAgent(
+            tools=[kit.tool(1, 2)],
+            llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]),
+            system_prompt=found[0].get_content(MetadataMode.LLM),
+        )
+        await _run_agent(agent)
+
+    asyncio.run(run())
+
+
 class InParts(Workflow):
     """A step runs an agent on a part of the question, and a model sums up what it said."""
 

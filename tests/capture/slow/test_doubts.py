@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import contextvars
 import re
-import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -273,14 +273,12 @@ def examples(is_followed: bool) -> Sample:
 
 
 @row("which_turn", "put capture(question=…) around the calls of one question")
-def a_search_in_a_thread(is_followed: bool) -> Sample:
+def a_search_in_another_thread(is_followed: bool) -> Sample:
     def app() -> None:
-        found: list[Any] = []
-        context = contextvars.copy_context()
-        thread = threading.Thread(target=lambda: found.extend(context.run(find)))
-        thread.start()
-        thread.join()
-        say(shown(found[0].page_content))
+        with ThreadPoolExecutor() as searches, ThreadPoolExecutor() as answers:
+            here, beside = contextvars.copy_context(), contextvars.copy_context()
+            text = searches.submit(here.run, find).result()[0].page_content
+            answers.submit(beside.run, say, shown(text)).result()
 
     return langchain(app, **({"question": ASKED} if is_followed else {}))
 
