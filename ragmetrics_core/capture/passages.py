@@ -285,8 +285,8 @@ class Passages:
         whole = rest = letters_of(document.text)
         for passage in self.by_identity.values():
             letters = letters_of(passage.document.text)
-            is_before = search not in self._calls.paths[passage.found_by]
-            if is_before and letters != whole and len(letters) >= SHORTEST:
+            is_part = SHORTEST <= len(letters) < len(whole) and letters in rest
+            if is_part and search not in self._calls.paths[passage.found_by]:
                 rest = rest.replace(letters, "")
         return bool(whole) and not rest
 

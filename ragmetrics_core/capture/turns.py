@@ -832,9 +832,8 @@ class Turns(Generic[Run]):
             return None
         # what was handed in as a whole, such as to a reranker, is of the latest such search
         given = {letters_of(each.text) for each in tree.root.input_documents}
-        turns = [turn for turn in turns if given and given <= {*turn.forms}][
-            -1:
-        ] or turns
+        found_all = [turn for turn in turns if given and given <= {*turn.forms}]
+        turns = found_all[-1:] or turns
         if len(turns) > 1:
             found = {form for turn in turns for form in turn.forms}
             turns = [

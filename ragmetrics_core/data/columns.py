@@ -285,10 +285,10 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     return found_by_field
 
 
-def may_hold_answer(column: str, cell: object) -> bool:
-    """Whether a text may be an answer by the end of its column's name: "rag_answer"."""
-    names = tuple(map(plain_name, _COLUMNS["answer"]))
-    return isinstance(cell, str) and bool(cell) and plain_name(column).endswith(names)
+@lru_cache(maxsize=1000)
+def may_hold_answers(column: str) -> bool:
+    """Whether a column may hold answers by the end of its name, as "rag_answer" does."""
+    return plain_name(column).endswith(tuple(map(plain_name, _COLUMNS["answer"])))
 
 
 @lru_cache(maxsize=64)
