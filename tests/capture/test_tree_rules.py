@@ -82,6 +82,9 @@ class Row:
     where: Overrides = field(default_factory=Overrides)
 
 
+JOINED = Document(f"{PORTO}\n{FARO}", "j")
+
+
 def ranked() -> Tree:
     """A step that asks of each document at once, and takes the answer of the best score."""
     run = says(
@@ -130,6 +133,21 @@ ROWS: dict[str, Row] = {
     "repr of a list": Row(says(found(*DOCS), reads(asked(repr(ALL)))), ALL),
     "order of the prompt": Row(
         says(found(*DOCS), reads(asked(EVORA, PORTO, FARO))), [EVORA, PORTO, FARO]
+    ),
+    "a search of what was found, joined to one text": Row(
+        says(found(P, F), found(JOINED), reads(asked(JOINED.text))),
+        [JOINED.text],
+        "p f",
+        calls="retrieval given",
+    ),
+    "a search that joins what it found inside": Row(
+        says(
+            call("retriever", found(P, F), query=QUESTION, documents=(JOINED,)),
+            reads(asked(JOINED.text)),
+        ),
+        [JOINED.text],
+        "j",
+        calls="retrieval",
     ),
     "twice in the same order, which is not the list's": Row(
         says(found(P, F), reads(asked(FARO, PORTO, FARO, PORTO))), [FARO, PORTO], "p f"
