@@ -344,3 +344,22 @@ def test_a_search_by_hand_is_no_part_of_an_engine_that_finds_parts_of_its_texts(
     (call,) = answered.ledger.calls
     assert [item.text for item in call.items] == [BRIDGE]
     assert [context.text for context in searched.contexts or ()] == [facts]
+
+
+def test_searches_of_tasks_that_the_block_started_are_of_its_turn(
+    kit: ModuleType,
+) -> None:
+    """Beside each other, and answered by the task that waits for them."""
+    pages = [BRIDGE, "The town of Velm lies on both banks of a slow river."]
+    retrievers = [kit.FixedRetriever([kit.node(page, page)]) for page in pages]
+
+    async def app() -> tuple[Sample, ...]:
+        with capture() as captured:
+            await asyncio.gather(*(each.aretrieve(QUESTION) for each in retrievers))
+            prompt = "\n".join([*pages, f"Question: {QUESTION}"])
+            await kit.ScriptedLLM(script={"": "In 1874."}).acomplete(prompt)
+        return captured.samples
+
+    (sample,) = asyncio.run(app())
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.answer) == ("exact", "In 1874.")
