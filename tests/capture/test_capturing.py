@@ -27,6 +27,7 @@ from ragmetrics_core.capture import (
     ReplacedMethods,
     Tree,
     WatchSettings,
+    current_task_or_thread,
     guard_hook,
 )
 from ragmetrics_core.capture.hooks import Problems
@@ -1016,3 +1017,18 @@ def test_calls_that_are_hidden_at_once_hide_themselves_alone():
     Framework().tell("the application later")
     assert told == ["the application", "the application later"]
     assert Framework.tell is method
+
+
+def test_a_task_knows_the_latest_of_those_that_it_was_started_from():
+    """A program may go on for ever by tasks that each start the next one."""
+
+    async def names(n_further: int) -> list[str]:
+        here = current_task_or_thread()
+        rest = []
+        if n_further:
+            rest = await asyncio.create_task(names(n_further - 1))
+        return [here, *rest]
+
+    first, second, *_, last = asyncio.run(names(40))
+    assert second.startswith(first)
+    assert len(last) < 10 * len(first)
