@@ -415,7 +415,8 @@ class ColumnsRead:
         for code, words in words_by_code.items():
             n_rows, first_words = self._doubts.get(code, (0, words))
             self._doubts[code] = (n_rows + 1, first_words)
-        if sample.question and len(sample.context_texts) == 1:
+        is_told_apart = sample.question or holds_prose(sample.answer)
+        if is_told_apart and len(sample.context_texts) == 1:
             (text,) = sample.context_texts
             answer = hash(sample.answer) if sample.answer else 0
             self._hashes_of_chunks.extend((hash(sample.question), answer, hash(text)))
@@ -450,7 +451,7 @@ class ColumnsRead:
         prose = [
             column
             for column, n_rows in self.unread.items()
-            if 2 * n_rows > self._n_samples
+            if 2 * n_rows > self._n_samples or (n_rows and may_hold_answers(column))
         ]
         if absent_fields and self.unread and not reference_alone:
             columns = names_in_words(self.unread, most=_MOST_NAMES)

@@ -214,7 +214,7 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     The settings may differ: "context_adherence: temperature 0 against 1". Or the judge
     listed other facts of the same reference, which it does where a sample comes without
     facts of its own: "context_recall: other facts in 3 of 20 samples; give the samples
-    their facts".
+    their facts". Or other passages were expected of a retrieval.
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.
@@ -234,8 +234,14 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
                 f"{metric}: {_NAMES.get(name, name)} {_words(first)} against"
                 f" {_words(second)}"
             )
-    n_with_other_facts = 0
+    n_with_other_facts = n_with_other_passages = 0
     for pair in pairs:
+        expected = [
+            {*(row.sample.expected_ids or ())} or row.sample.expected_contexts
+            for row in pair
+            if row.sample is not None and _is_ranking(row.results.get(metric))
+        ]
+        n_with_other_passages += len(expected) == 2 and expected[0] != expected[1]
         facts_of_runs = [
             [fact.text for fact in result.evidence.facts]
             for result in _results(pair, metric)
@@ -248,7 +254,18 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
             f"{metric}: other facts in {n_with_other_facts} of {len(pairs)} samples;"
             " give the samples their facts"
         )
+    if n_with_other_passages:
+        phrases.append(
+            f"{metric}: other expected passages in {n_with_other_passages} of"
+            f" {len(pairs)} samples"
+        )
     return tuple(phrases)
+
+
+def _is_ranking(result: MetricResult | None) -> bool:
+    """Whether a result compares what was retrieved with the passages that are expected."""
+    evidence = None if result is None else result.evidence
+    return evidence is not None and evidence.kind == "retrieval_ranking"
 
 
 def _results(rows: Iterable[SampleResult], metric: str) -> list[MetricResult]:

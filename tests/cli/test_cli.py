@@ -602,6 +602,14 @@ CHUNKS = (
             [CHUNKS],
         ),
         (chunk_rows(["a"], ["b"], ["c"], is_said_once=True), [CHUNKS]),
+        (
+            [
+                {"answer": f"Anna lit lamp {n}.", "contexts": [text]}
+                for n in range(2)
+                for text in "abc"
+            ],
+            [CHUNKS],
+        ),
         (chunk_rows(["a", "b"], ["c", "d"], ["e"]), []),
         ([{**GOOD, "answer": None, "contexts": [one]} for one in "abc"], []),
     ],

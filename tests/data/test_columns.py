@@ -1008,6 +1008,7 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
         ("rag_answer", [APPLICATION_SAID] * 3),
         ("rag_answer", [APPLICATION_SAID, APPLICATION_SAID, None]),
         ("finalAnswer", ["Bob", "no", "1950"]),
+        ("finalAnswer", ["Bob", None, None]),
         ("rag_answer", ["ボブが灯台に灯りをともした。"] * 3),
         ("search_results", [["Rain fell all day."]] * 3),
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),

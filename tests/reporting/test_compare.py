@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from outcomes import Outcome, outcomes_of, result_of
 
-from ragmetrics_core import Criterion, Report, Sample, Scored
+from ragmetrics_core import Criterion, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.metric_evidence import Cell
@@ -192,6 +192,31 @@ def test_facts_and_score_modes():
         accuracy("one", "polls").compare(accuracy("another", "polls"))
     with pytest.raises(InputError, match="m: score mode logprobs against polls"):
         accuracy("one", "logprobs").compare(accuracy("one", "polls"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_other"),
+    [
+        ({"expected_ids": ["a"]}, {"expected_ids": ["b"]}, True),
+        ({"expected_ids": ["a"]}, {"expected_ids": ["a", "b"]}, True),
+        ({"expected_ids": ["a", "b"]}, {"expected_ids": ["b", "a"]}, False),
+        ({"expected_contexts": ["Rain."]}, {"expected_contexts": ["Snow."]}, True),
+    ],
+)
+def test_runs_that_expected_other_passages_are_not_comparable_by_their_ranking(
+    first, second, is_other, tmp_path
+):
+    runs = []
+    contexts = [{"id": "a", "text": "Rain."}, {"id": "b", "text": "Snow."}]
+    for number, expected in enumerate((first, second)):
+        row = {"id": "1", "question": "Wet?", "answer": "Yes.", "contexts": contexts}
+        report = evaluate([{**row, **expected}], ["ranking", "answer_relevance"])
+        report.to_jsonl(tmp_path / f"{number}.jsonl")
+        runs.append(Report.from_jsonl(tmp_path / f"{number}.jsonl"))
+    assert runs[0].compare(runs[1], metrics="answer_relevance").differing == ()
+    said = ("retrieval_ranking: other expected passages in 1 of 1 samples",)
+    found = runs[0].compare(runs[1], anyway=True)
+    assert found.differing == (said if is_other else ())
 
 
 @pytest.mark.parametrize("n_rows", [3, 60])
