@@ -22,7 +22,7 @@ from ragmetrics_core.engine.scoring import RunJudge, carry_out, was_cut_off
 from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import ChatModel, check_prices
-from ragmetrics_core.models.judge_work import judged_row
+from ragmetrics_core.models.judge_work import JudgedRow, judged_row
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.threads import await_users_code
@@ -167,7 +167,7 @@ class SampleJudging:
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         row = leave_out_reasoning(row)
-        judged_row.set(index)  # in this task alone
+        judged_row.set(JudgedRow())  # in this task alone
         # ``_start_of_sample`` is a lock: samples start one after the other.
         async with self._row_slots, asyncio.TaskGroup() as group, self._start_of_sample:
             tasks: dict[str, asyncio.Task[MetricResult]] = {}

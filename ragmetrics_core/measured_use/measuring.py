@@ -47,7 +47,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.lexical.text import canonical_words
 from ragmetrics_core.models.chat import ChatRequest, Choice, Message
 from ragmetrics_core.models.features import gather_all
-from ragmetrics_core.models.judge_work import judged_row
+from ragmetrics_core.models.judge_work import JudgedRow, judged_row
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.openai_form import priced
 from ragmetrics_core.models.reply_store import StoreLike, resolve_store
@@ -214,15 +214,12 @@ class _Run:
         """Measure samples in order, some at a time, so that a cap leaves whole ones."""
         slots = asyncio.Semaphore(max(concurrency // 4, 1))
 
-        async def measure_in_slot(row: int, sample: Sample) -> Sample:
-            judged_row.set(row)
+        async def measure_in_slot(sample: Sample) -> Sample:
+            judged_row.set(JudgedRow())
             async with slots:
                 return sample.model_copy(update={"use": await self.measure(sample)})
 
-        tasks = [
-            asyncio.ensure_future(measure_in_slot(row, sample))
-            for row, sample in enumerate(samples)
-        ]
+        tasks = [asyncio.ensure_future(measure_in_slot(sample)) for sample in samples]
         measured = []
         try:
             for task in tasks:

@@ -31,7 +31,7 @@ from ragmetrics_core.models.endpoint_errors import (
 )
 from ragmetrics_core.models.endpoint_sentences import add_sentence
 from ragmetrics_core.models.features import EndpointState, refused_feature
-from ragmetrics_core.models.judge_work import judged_row, spending_here
+from ragmetrics_core.models.judge_work import JudgedRow, judged_row, spending_here
 from ragmetrics_core.models.limits import Budget, RateLimiter, Slots, late_error
 from ragmetrics_core.models.openai_form import add_price
 from ragmetrics_core.models.threads import await_users_code, is_being_cancelled
@@ -91,7 +91,7 @@ class Attempts:
     budget: Budget
     most_attempts: int
     timeout: float | None
-    failed_rows: set[int | None]
+    failed_rows: set[JudgedRow | None]
     refusal: errors.JudgeUnavailable | None = None
 
     async def send(self, request: ChatRequest) -> ChatReply:

@@ -56,8 +56,12 @@ def is_judge_work() -> bool:
     return _active.get()
 
 
-judged_row: ContextVar[int | None] = ContextVar("ragmetrics_row", default=None)
-"""The row of the run that is judged; None outside of runs."""
+class JudgedRow:
+    """A row of a run, while it is judged."""
+
+
+judged_row: ContextVar[JudgedRow | None] = ContextVar("ragmetrics_row", default=None)
+"""The row that is judged; None outside of runs."""
 
 _current: ContextVar[list[Usage] | None] = ContextVar(
     "ragmetrics_spending", default=None

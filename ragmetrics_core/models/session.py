@@ -14,12 +14,13 @@ leave it behind.
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from ragmetrics_core.data import Usage, errors, sendable_text
 from ragmetrics_core.models.addresses import is_on_this_machine
@@ -46,7 +47,7 @@ from ragmetrics_core.models.features import (
     gather_all,
     stated_missing,
 )
-from ragmetrics_core.models.judge_work import judged_row, spending_here
+from ragmetrics_core.models.judge_work import JudgedRow, judged_row, spending_here
 from ragmetrics_core.models.limits import (
     FIRST_SLOTS_ON_THIS_MACHINE,
     Budget,
@@ -164,16 +165,21 @@ class Session:
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
     _shared: _Shared | None = field(default=None, init=False)
-    # The run's rows for which calls failed since the last usable reply.
-    _failed_rows: set[int | None] = field(default_factory=set, init=False)
+    # The run's rows for which calls failed since the last usable reply, those that got
+    # a usable one, and how many replies each waits for.
+    _failed_rows: set[JudgedRow | None] = field(default_factory=set, init=False)
+    _answered_rows: WeakSet[JudgedRow] = field(default_factory=WeakSet, init=False)
+    _n_awaited: Counter[JudgedRow | None] = field(default_factory=Counter, init=False)
     _has_usable_reply: bool = field(default=False, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_shared_by_loop": None, "_shared": None}
+        of_this_process = ("_shared_by_loop", "_shared", "_answered_rows")
+        return {**vars(self), **dict.fromkeys(of_this_process)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._shared_by_loop = WeakKeyDictionary()
+        self._answered_rows = WeakSet()
 
     def during(
         self,
@@ -298,6 +304,29 @@ class Session:
             succeed. The usage counts every call that was sent.
         """
         await self.prepare()
+        row = judged_row.get()
+        self._n_awaited[row] += 1
+        try:
+            answers = await self._ask(
+                request, read, polls, first_poll, is_users_reader=is_users_reader
+            )
+        finally:
+            self._n_awaited[row] -= 1
+            if not self._n_awaited[row]:
+                del self._n_awaited[row]
+        self._note_row(row, answers.outcomes)
+        return answers
+
+    async def _ask(
+        self,
+        request: ChatRequest,
+        read: Callable[[Choice], T],
+        polls: int,
+        first_poll: int,
+        *,
+        is_users_reader: bool,
+    ) -> Answers[T]:
+        """Ask for several replies, and read them; the arguments are those of ``ask``."""
         keys = await self._keys(request, polls, first_poll)
         fetched = await self._fetch(request, keys)
 
@@ -322,17 +351,18 @@ class Session:
                     zip(outcomes, results, strict=True), start=first_poll
                 )
             )
-        self._note_row(results)
         return Answers(tuple(results), fetched.usage)
 
-    def _note_row(self, results: Sequence[object]) -> None:
+    def _note_row(self, row: JudgedRow | None, results: Sequence[object]) -> None:
         """End a run whose judge gives nothing that can be used, row after row.
 
         Refusals, failures to the last attempt and replies that cannot be read count
         alike; not what is too long, or refused for its texts. Nor what is rejected once
-        the run has a usable reply: then it is for the row's texts.
+        the run has a usable reply: then it is for the row's texts. A row that got a
+        usable reply, or waits for one, is none of these.
 
         Args:
+            row: The row.
             results: What was read of the replies to a request, or the errors.
         """
         if self._is_in_batches:
@@ -341,6 +371,8 @@ class Session:
             if not isinstance(result, errors.JudgeError):
                 self._failed_rows.clear()
                 self._has_usable_reply = True
+                if row is not None:
+                    self._answered_rows.add(row)
                 return
         error = results[0]
         is_of_texts = isinstance(
@@ -350,9 +382,10 @@ class Session:
             error, errors.RequestRejected
         )
         ends_all = isinstance(error, errors.JudgeUnavailable) and not error.single
-        if is_of_texts or ends_all:
+        may_be_answered = row in self._answered_rows or row in self._n_awaited
+        if is_of_texts or ends_all or may_be_answered:
             return
-        self._failed_rows.add(judged_row.get())
+        self._failed_rows.add(row)
         n_rows = len(self._failed_rows)
         if n_rows >= _MOST_FAILED_ROWS and self._attempts.refusal is None:
             # The run's own: whatever comes for calls in flight, none leaves any more.
@@ -520,7 +553,7 @@ class Session:
             if isinstance(outcome, Choice) and isinstance(answer, errors.JudgeError):
                 self._reject([key])
             answers[question] = answer
-        self._note_row(list(answers.values()))
+        self._note_row(judged_row.get(), list(answers.values()))
         return answers, fetched.usage
 
     # Keys, stored replies, and one call for equal requests at the same time

@@ -287,8 +287,8 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     models = set(map(models_of, results)) - {""}
     if models:
         values_by_setting["model"] = models
-    # From what most scores of facts and chunks were read, probabilities or polls: a
-    # judge may fall back to polls now and then.
+    # From what most scores were read, probabilities or polls: a judge may fall back to
+    # polls now and then.
     n_by_mode: Counter[str] = Counter()
     for result in results:
         if isinstance(result.evidence, FactMatrix):
@@ -296,6 +296,9 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
                 n_by_mode.update(cell.mode for cell in cells_of_fact)
         elif isinstance(result.evidence, JudgedChunks):
             n_by_mode.update(chunk.mode for chunk in result.evidence.chunks)
+        elif result.signature.settings.get("method") == "probability":
+            is_of_polls = getattr(result.evidence, "repeatability", None) is not None
+            n_by_mode["polls" if is_of_polls else "logprobs"] += 1
     if n_by_mode:
         most_common_mode = max(n_by_mode, key=n_by_mode.__getitem__)
         values_by_setting["score mode"] = {most_common_mode}

@@ -28,7 +28,7 @@ from ragmetrics_core.models.chat import (
     Message,
 )
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.models.judge_work import judged_row, note_spending
+from ragmetrics_core.models.judge_work import JudgedRow, judged_row, note_spending
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.models.session import Answers, Session
@@ -521,7 +521,7 @@ def test_a_judge_that_answers_may_refuse_single_rows(refusals, calls):
     run = Session(toy).during(store=None, concurrency=1)
 
     async def ask(row: int) -> Answers[int]:
-        judged_row.set(row)
+        judged_row.set(JudgedRow())
         return await run.ask(asked(str(row)), read)
 
     async def work() -> list[Answers[int]]:
@@ -531,6 +531,39 @@ def test_a_judge_that_answers_may_refuse_single_rows(refusals, calls):
     assert len(toy.asked) == calls == sum(answer.usage.calls for answer in answers)
     n_answered = [outcomes(answer) for answer in answers].count([1])
     assert n_answered == 40 - min(refusals, 39)
+
+
+@pytest.mark.parametrize(
+    ("are_together", "is_readable"), [(False, True), (True, True), (True, False)]
+)
+def test_a_row_that_is_answered_is_none_that_its_judge_cannot_answer(
+    are_together, is_readable
+):
+    """Of a verdict and its cause a small model may write the first one readably."""
+
+    class Small(Toy):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.asked.append(request)
+            is_verdict = request.messages[0].content.startswith("verdict")
+            await asyncio.sleep(0.05 if is_verdict else 0)
+            return ChatReply((Choice(GOOD if is_verdict and is_readable else "well"),))
+
+    run = Session(Small()).during(store=None, concurrency=16)
+
+    async def ask(number: int) -> list[Answers[int]]:
+        judged_row.set(JudgedRow())
+        verdict = run.ask(asked(f"verdict {number}"), read)
+        if not are_together:
+            return [await verdict, await run.ask(asked(f"cause {number}"), read)]
+        cause = run.ask(asked(f"cause {number}"), read)
+        return await asyncio.gather(verdict, cause)
+
+    async def work() -> list[list[Answers[int]]]:
+        return await asyncio.gather(*map(ask, range(40)))
+
+    said = [outcomes(answers) for row in asyncio.run(work()) for answers in row]
+    assert said.count([1]) == (40 if is_readable else 0)
+    assert (["JudgeUnavailable"] in said) is not is_readable
 
 
 # Slots, and the first call.
@@ -548,7 +581,7 @@ def test_a_run_that_has_ended_answers_for_no_other_run():
     ended, other = run_of(session, concurrency=1), run_of(session)
 
     async def row(run: Session, number: int, text: str) -> Answers[int]:
-        judged_row.set(number)
+        judged_row.set(JudgedRow())
         return await run.ask(asked(text), read)
 
     async def both() -> Any:

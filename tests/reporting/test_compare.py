@@ -14,6 +14,7 @@ from ragmetrics_core.data.metric_evidence import Cell
 from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample_parts import Fact
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
@@ -168,6 +169,20 @@ def test_one_name_at_two_addresses_is_two_judges(first, second, words):
     found = first.compare(second, anyway=True)
     assert found.differing == ((words,) if words else ())
     assert (f"! not comparable: {words}" in found.table()) == bool(words)
+
+
+def test_a_probability_and_polls_in_its_place_are_not_comparable():
+    """A server behind one name gives log-probabilities, and another one none."""
+    signature = "m|v1|method:probability|fallback:5|prompt:3fa2|judge:gpt"
+    counts = {"asked": 5, "yes": 5, "no": 0}
+    polled = AdherenceEvidence(**counts, repeatability=(0.57, 1.0))
+    weighed = AdherenceEvidence(asked=1, yes=1, no=0, probability=0.6)
+    first, second = (
+        run_of(value, signature=signature, evidence=evidence)
+        for value, evidence in ((1.0, polled), (0.6, weighed))
+    )
+    with pytest.raises(InputError, match="m: score mode polls against logprobs"):
+        first.compare(second)
 
 
 def accuracy(fact: str, mode: Mode) -> Report:
