@@ -36,7 +36,7 @@ from ragmetrics_core.capture.structures import (
     has_no_answer,
     parse_json,
 )
-from ragmetrics_core.capture.tree import Answer, Node
+from ragmetrics_core.capture.tree import FLOW, Answer, Node
 
 _GUESSED = (Doubt("answer_guessed", "the framework does not say it"),)
 _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
@@ -262,7 +262,7 @@ def _doubts_of_stated(
     is_list_or_grade = (
         bool(reply.values) and calls.answer_likeness.get(writer, LABEL) <= LABEL
     )
-    is_number = reply.text.strip(" .!%").isdigit()
+    is_number = reply.text.strip(" .!%").replace(".", "", 1).isdigit()
     is_doubtful = reply.is_verdict or is_list_or_grade or is_number
     is_query = writer in calls.query_writers and letters_of(answer.text) == letters_of(
         reply.text
@@ -271,7 +271,10 @@ def _doubts_of_stated(
     # a model that called a tool, and is shown the result, has something to answer from
     has_called = any(message.role == "tool" for message in writer.prompt[-1:])
     has_evidence = has_called or bool(calls.searches)
-    is_judging = is_doubtful and (has_earlier_text or not has_evidence)
+    # plain functions may have a model judge what was found, and answer elsewhere
+    is_by_functions = calls.tree.root.name == FLOW
+    may_judge = has_earlier_text or not has_evidence or is_by_functions
+    is_judging = is_doubtful and may_judge
     is_judging = is_judging and not turn.calls_it_answer(answer.text)
     is_doubted = is_query or is_steering or is_judging or _is_written_on(calls, writer)
     return _GUESSED if is_doubted else ()

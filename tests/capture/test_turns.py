@@ -405,6 +405,23 @@ def test_a_search_that_found_no_text_alone_is_in_doubt_if_it_was_asked_otherwise
     assert ("which_turn" in sample.capture.doubts) is is_doubted
 
 
+@pytest.mark.parametrize(
+    ("reply", "is_sure"),
+    [
+        ("no", False),
+        ("0.1", False),
+        ("Irrelevant", False),
+        ('{"relevance_score": 0.1}', False),
+        ("In 1874.", True),
+    ],
+)
+def test_a_verdict_between_plain_functions_may_be_on_what_was_found(reply, is_sure):
+    """What is answered after it may stand in a run that shows nothing found."""
+    runs = [search(QUESTION, 0.0), model(f"{PAGE}\n{QUESTION}", reply, 1.0)]
+    (sample,) = samples_made(runs)
+    assert (sample.answer, sample.capture.grade == "exact") == (reply, is_sure)
+
+
 @pytest.mark.parametrize("ending", ["a reranker", "an answer"])
 def test_what_is_handed_in_as_a_whole_is_of_the_search_that_found_all_of_it(ending):
     """An earlier search found one of the texts, too."""
