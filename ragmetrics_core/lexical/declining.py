@@ -32,7 +32,7 @@ _ADVERB = "(?:really |currently |directly |explicitly |specifically |confidently
 _DECLINES = (
     rf"(?:i|we) {_ADVERB}(?:(?:do|can|could) not|(?:am|are|was|were) (?:not"
     rf" able|unable) to) {_ADVERB}"
-    "(?:know|answer|say|tell|find|determine|locate|help|provide|give|confirm|have)",
+    "(?:know|answer|say|tell|find|determine|locate|help|assist|provide|give|confirm|have)",
     "(?:i am|we are|i|we)? ?(?:not (?:sure|certain)|unsure|uncertain)",
     (
         "(?:i|we) (?:have|found|find|see) (?:no|not enough|insufficient)"
@@ -40,22 +40,28 @@ _DECLINES = (
     ),
     (
         "(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:relevant |specific"
-        " |further )?(?:idea|clue|information|answer|mention)"
+        " |further )?(?:idea|clue|information|answer|mention|results?|documents?|context)"
     ),
     rf"{_THEM}(?:do|does|did) not {_ADVERB}"
     "(?:contain|provide|mention|say|state|include|specify|give|have|answer|address|tell|offer|cover|hold)",
     (
-        "(?:(?:it|this|that|(?:the|this) (?:answer|information)) (?:is|was) )?not"
+        "(?:(?:it|this|that|(?:(?:the|this) )?(?:answer|information)) (?:is |was )?)?not"
         " (?:mentioned|stated|specified|provided)"
+    ),
+    "(?:(?:the|this) )?(?:answer|information) (?:is |was )?not (?:found|available|in)",
+    (
+        "(?:(?:it|this|that) (?:is|was) )?not (?:found )?in (?:the|any|these|your)"
+        " (?:given |provided )?(?:contexts?|documents?|texts?|sources?)"
     ),
     "(?:(?:it|this|that|(?:the|this|your) question) )?(?:can|could) not be answered",
     "(?:can not|unable to) (?:answer|say|tell)",
-    "(?:unknown|unanswerable|n/a)$",
+    "(?:unknown|unanswerable|n/a|empty response)$",
 )
 _ASKED_FOR = (
     r"\b(?=$| (?:\w+"
     r" ){0,3}(?:answers?|questions?|information|details?|data|mention|idea|sure|what|when|where|who|whom|"
-    "whose|which|why|how|whether|if|it|this|that|these|those|about|from|in the)\\b)"
+    "whose|which|why|how|whether|if|it|this|that|these|those|about|from|in the|found|"
+    "available|provided|contexts?|documents?|texts?|sources?)\\b)"
 )
 _DECLINING = re.compile(f"(?:{'|'.join(_DECLINES)}){_ASKED_FOR}")
 _POLITE = re.compile(
@@ -86,7 +92,7 @@ _GENERIC = frozenset(
         " tell determine help confirm able unable really regarding concerning related"
         " topic subject exact exactly address include give base search excerpt"
         " requested request need necessary based directly explicitly precise unknown"
-        " access mentioned"
+        " access mentioned assist anything unanswerable empty response"
     )
 )
 

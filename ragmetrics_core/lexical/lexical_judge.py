@@ -112,7 +112,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers, by which rules beside them."""
-        return {"fit": "3", "rules": "5"}
+        return {"fit": "3", "rules": "6"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.

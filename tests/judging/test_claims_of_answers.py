@@ -100,6 +100,41 @@ def test_what_claims_something(answer, claims, others):
         assert parts.others == others
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I'm sorry, but I can't assist with that.",
+        "No relevant information found.",
+        "No results found.",
+        "No relevant documents were found.",
+        "The answer is not in the context.",
+        "Not found in the documents.",
+        "No information available.",
+        "Information not provided.",
+        "Unfortunately, I couldn't find anything about this.",
+        "Unanswerable",
+        "Empty Response",
+    ],
+)
+def test_what_says_that_nothing_was_found_claims_nothing(answer):
+    assert parts_of(answer, "Who lit the lamp?").claims == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "question"),
+    [
+        ("It is not available in the store.", "Is it available in the store?"),
+        ("It is not found in the north.", "Is it found in the north?"),
+        ("It is not available.", "Is it available?"),
+        ("No results were published in 1903.", "Were results published?"),
+        ("No documents are needed.", "Which documents are needed?"),
+        ("It is not in the garden.", "Is it in the garden?"),
+    ],
+)
+def test_what_answers_no_claims_something(answer, question):
+    assert parts_of(answer, question).claims == (answer,)
+
+
 @given(
     st.sampled_from(PHRASES),
     st.integers(0, 20),
