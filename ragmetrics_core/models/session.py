@@ -307,50 +307,33 @@ class Session:
         row = judged_row.get()
         self._n_awaited[row] += 1
         try:
-            answers = await self._ask(
-                request, read, polls, first_poll, is_users_reader=is_users_reader
-            )
+            keys = await self._keys(request, polls, first_poll)
+            fetched = await self._fetch(request, keys)
+
+            async def read_here(outcome: ReplyOrError) -> T | errors.JudgeError:
+                """Read a reply beside the event loop; return why it cannot be used."""
+                work = partial(_read, outcome, read)
+                if is_users_reader:
+                    # in a thread of its own: one that never ends holds up nobody
+                    result = call_in_thread(
+                        work, context=copy_context(), name="ragmetrics reader"
+                    )
+                    return await asyncio.wrap_future(result)
+                n_characters = len(outcome.text) if isinstance(outcome, Choice) else 0
+                return await compute_beside_loop(work, size=n_characters)
+
+            outcomes = fetched.in_order()
+            results = [await read_here(outcome) for outcome in outcomes]
+            if any(isinstance(result, errors.UnusableReply) for result in results):
+                results = await gather_all(
+                    self._repaired(request, poll, outcome, result, read_here, fetched)
+                    for poll, (outcome, result) in enumerate(
+                        zip(outcomes, results, strict=True), start=first_poll
+                    )
+                )
         finally:
-            self._n_awaited[row] -= 1
-            if not self._n_awaited[row]:
-                del self._n_awaited[row]
-        self._note_row(row, answers.outcomes)
-        return answers
-
-    async def _ask(
-        self,
-        request: ChatRequest,
-        read: Callable[[Choice], T],
-        polls: int,
-        first_poll: int,
-        *,
-        is_users_reader: bool,
-    ) -> Answers[T]:
-        """Ask for several replies, and read them; the arguments are those of ``ask``."""
-        keys = await self._keys(request, polls, first_poll)
-        fetched = await self._fetch(request, keys)
-
-        async def read_here(outcome: ReplyOrError) -> T | errors.JudgeError:
-            """Read a reply beside the event loop; return why it cannot be used."""
-            work = partial(_read, outcome, read)
-            if is_users_reader:
-                # in a thread of its own: one that never ends holds up nobody
-                result = call_in_thread(
-                    work, context=copy_context(), name="ragmetrics reader"
-                )
-                return await asyncio.wrap_future(result)
-            n_characters = len(outcome.text) if isinstance(outcome, Choice) else 0
-            return await compute_beside_loop(work, size=n_characters)
-
-        outcomes = fetched.in_order()
-        results = [await read_here(outcome) for outcome in outcomes]
-        if any(isinstance(result, errors.UnusableReply) for result in results):
-            results = await gather_all(
-                self._repaired(request, poll, outcome, result, read_here, fetched)
-                for poll, (outcome, result) in enumerate(
-                    zip(outcomes, results, strict=True), start=first_poll
-                )
-            )
+            self._n_awaited -= Counter((row,))  # drops what is zero
+        self._note_row(row, results)
         return Answers(tuple(results), fetched.usage)
 
     def _note_row(self, row: JudgedRow | None, results: Sequence[object]) -> None:

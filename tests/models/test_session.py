@@ -541,25 +541,30 @@ def test_a_row_that_is_answered_is_none_that_its_judge_cannot_answer(
 ):
     """Of a verdict and its cause a small model may write the first one readably."""
 
+    may_answer = asyncio.Event()
+
     class Small(Toy):
         async def complete(self, request: ChatRequest) -> ChatReply:
-            self.asked.append(request)
             is_verdict = request.messages[0].content.startswith("verdict")
-            await asyncio.sleep(0.05 if is_verdict else 0)
+            if is_verdict and are_together:
+                await may_answer.wait()
             return ChatReply((Choice(GOOD if is_verdict and is_readable else "well"),))
 
-    run = Session(Small()).during(store=None, concurrency=16)
+    run = Session(Small()).during(store=None, concurrency=100)
+    causes: list[Answers[int]] = []
 
     async def ask(number: int) -> list[Answers[int]]:
         judged_row.set(JudgedRow())
-        verdict = run.ask(asked(f"verdict {number}"), read)
-        if not are_together:
-            return [await verdict, await run.ask(asked(f"cause {number}"), read)]
-        cause = run.ask(asked(f"cause {number}"), read)
-        return await asyncio.gather(verdict, cause)
+        verdict = asyncio.create_task(run.ask(asked(f"verdict {number}"), read))
+        await (asyncio.sleep(0) if are_together else verdict)
+        causes.append(await run.ask(asked(f"cause {number}"), read))
+        if len(causes) >= 30:
+            may_answer.set()
+        return [await verdict, causes[-1]]
 
     async def work() -> list[list[Answers[int]]]:
-        return await asyncio.gather(*map(ask, range(40)))
+        first = await asyncio.gather(*map(ask, range(30)))
+        return [*first, *await asyncio.gather(*map(ask, range(30, 40)))]
 
     said = [outcomes(answers) for row in asyncio.run(work()) for answers in row]
     assert said.count([1]) == (40 if is_readable else 0)
