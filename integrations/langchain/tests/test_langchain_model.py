@@ -150,6 +150,32 @@ def test_messages_settings_and_usage() -> None:
     assert reply.usage.models == ("p-1-0613",)
 
 
+class Alias(Provider):
+    """As ``ChatOpenAI``: of several replies none names the model, and the call its alias."""
+
+    def _generate(self, *args: Any, **kw: Any) -> ChatResult:
+        result = super()._generate(*args, **kw)
+        for generation in result.generations if self.n > 1 else ():
+            generation.message.response_metadata = {}
+        return result
+
+    def _combine_llm_outputs(self, _: list[Any]) -> dict[str, Any]:
+        return {"model_name": self.model_name}
+
+
+def test_an_alias_is_not_the_model_that_replied() -> None:
+    """Else rows with a further question, asked alone, are measured in another way."""
+    assert complete(Alias(), n=3).usage.models == ()
+    assert complete(Alias()).usage.models == ("p-1-0613",)
+    no = '{"claims": 1, "unsupported": ["b"], "reason": "It says nothing of b."}'
+    samples = [Sample(question="c?", contexts=["a"], answer="b")]
+    reports = [
+        evaluate(samples, ["adherence"], judge=LangChainModel(model), progress=False)
+        for model in (Alias(), Alias(replies=no))
+    ]
+    assert reports[0].compare(reports[1]).differing == ()
+
+
 @pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
 def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
     """Where `n` is ignored there are fewer; the core then asks one by one."""

@@ -274,8 +274,8 @@ def _reply(
         usage_of_call = facts_of_call.get("token_usage")
         if isinstance(usage_of_call, Mapping):
             usage.update(usage_of_call)
+    # of the whole call LangChain gives the model's configured name
     models = [message.response_metadata.get("model_name") for message in messages]
-    models.append(facts_of_call.get("model_name"))
     model = next(filter(None, models), None)
     return {"choices": choices, "usage": usage, "model": model}
 
