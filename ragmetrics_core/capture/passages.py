@@ -164,8 +164,11 @@ class Passages:
             self.doubts.append(Doubt("by_data_flow", _REPLIED.format(call.name)))
         path = self._calls.paths[call]
         if each.is_returned and self._is_search(call):
-            joined = [it for it in documents if self._is_joined(it, call)]
-            found = [it for it in documents if it not in joined]
+            joined: list[Document] = []
+            found: list[Document] = []
+            for document in documents:
+                is_joined = self._is_joined(document, call)
+                (joined if is_joined else found).append(document)
             self._bring(call, joined, "given", is_made_of_others=True)
             if found or not joined:
                 self._bring(call, found, "retrieval")

@@ -812,8 +812,9 @@ class Turns(Generic[Run]):
         """Return the open turns whose last run ran in a task or thread, around or inside it."""
         turns: list[_OpenTurn] = []
         for turn in self._open_turns:
-            inner, outer = turn.runs[-1].task_or_thread, task_or_thread
-            if inner.startswith(outer) or outer.startswith(inner):
+            of_turn = turn.runs[-1].task_or_thread
+            is_around = task_or_thread.startswith(of_turn)
+            if is_around or of_turn.startswith(task_or_thread):
                 turns.append(turn)
         return turns
 

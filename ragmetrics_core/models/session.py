@@ -333,10 +333,10 @@ class Session:
                 )
         finally:
             self._n_awaited -= Counter((row,))  # drops what is zero
-        self._note_row(row, results)
+        self._note_row(results)
         return Answers(tuple(results), fetched.usage)
 
-    def _note_row(self, row: JudgedRow | None, results: Sequence[object]) -> None:
+    def _note_row(self, results: Sequence[object]) -> None:
         """End a run whose judge gives nothing that can be used, row after row.
 
         Refusals, failures to the last attempt and replies that cannot be read count
@@ -345,11 +345,11 @@ class Session:
         usable reply, or waits for one, is none of these.
 
         Args:
-            row: The row.
             results: What was read of the replies to a request, or the errors.
         """
         if self._is_in_batches:
             return
+        row = judged_row.get()
         for result in results:
             if not isinstance(result, errors.JudgeError):
                 self._failed_rows.clear()
@@ -536,7 +536,7 @@ class Session:
             if isinstance(outcome, Choice) and isinstance(answer, errors.JudgeError):
                 self._reject([key])
             answers[question] = answer
-        self._note_row(judged_row.get(), list(answers.values()))
+        self._note_row(list(answers.values()))
         return answers, fetched.usage
 
     # Keys, stored replies, and one call for equal requests at the same time

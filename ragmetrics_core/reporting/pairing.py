@@ -239,7 +239,9 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
         expected = [
             {*(row.sample.expected_ids or ())} or row.sample.expected_contexts
             for row in pair
-            if row.sample is not None and _is_ranking(row.results.get(metric))
+            for result in _results([row], metric)
+            if row.sample is not None
+            if getattr(result.evidence, "kind", "") == "retrieval_ranking"
         ]
         n_with_other_passages += len(expected) == 2 and expected[0] != expected[1]
         facts_of_runs = [
@@ -260,12 +262,6 @@ def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
             f" {len(pairs)} samples"
         )
     return tuple(phrases)
-
-
-def _is_ranking(result: MetricResult | None) -> bool:
-    """Whether a result compares what was retrieved with the passages that are expected."""
-    evidence = None if result is None else result.evidence
-    return evidence is not None and evidence.kind == "retrieval_ranking"
 
 
 def _results(rows: Iterable[SampleResult], metric: str) -> list[MetricResult]:
