@@ -226,11 +226,20 @@ def measure_judge(
             f"{judge_name} scored none of {len(judged_rows)} samples, which makes no"
             f" card: {reason}"
         )
+    models = sum((row.usage for row in judged_rows), Usage()).models
+    notes = []
+    if len(models) > 1:
+        notes.append(
+            f"Several models replied: {', '.join(models)}. Their figures are pooled."
+        )
     return Card(
         judge=judge_name,
         details=resolved_judge.details,
+        endpoints=run.facts.endpoints(judge_name),
+        models=models,
         version=run.facts.version,
         made=run.facts.started,
+        notes=tuple(notes),
         signatures={
             question: metric.signature
             for question, metric in metric_by_question.items()
@@ -313,6 +322,8 @@ def measure_run(
     card = Card(
         judge=result.judge or "no judge",
         details=report.run.details.get(result.judge, {}),
+        endpoints=report.run.endpoints(result.judge),
+        models=sum((scored.usage for scored in results), Usage()).models,
         signatures={metric: result.signature.without_judge()},
         version=report.run.version,
         made=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -38,6 +38,8 @@ class Card(Frozen):
     Attributes:
         judge: Name of the judge.
         details: Its settings that change replies.
+        endpoints: The addresses that it was asked at, as ``RunFacts.endpoints``.
+        models: Names of the models that replied, as their endpoints returned them.
         signatures: By question, the metric that asked it.
         version: Version of ragmetrics.
         made: When it was measured, ISO 8601 in UTC.
@@ -53,6 +55,8 @@ class Card(Frozen):
 
     judge: str
     details: dict[str, str] = Field(default={})
+    endpoints: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     signatures: dict[str, Signature]
     version: str
     made: str
@@ -100,8 +104,9 @@ def figures_of_cards(
 
     A card holds figures for each question to the judge, and for each question the
     signature of the metric that asks it. A card fits if it is about the same judge with
-    the same settings, and if a metric of the run has the same signature, which means
-    that it is measured in the same way.
+    the same settings, as far as is known at the same address and by the same model, and
+    if a metric of the run has the same signature, which means that it is measured in
+    the same way.
 
     For each metric the first card that fits counts. Cards in the folder or file that
     the environment variable ``RAGMETRICS_CARDS`` names come first, then the cards that
@@ -121,6 +126,8 @@ def figures_of_cards(
     figures_by_signature: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
     for card in _cards():
         if card.judge != judge or card.details != run.details.get(judge):
+            continue
+        if not _may_be_of_one_model(card, run):
             continue
         for question, figures in card.figures.items():
             signature = card.signatures[question]
@@ -152,11 +159,34 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
                 # its weights were fitted on the card's sources: add the worth on others
                 phrases.append(unseen_worth())
         if not phrases:
+            has_other_card = any(
+                card.judge == judge and not _may_be_of_one_model(card, run)
+                for card in _cards()
+            )
+            measured = " at this address, by this model," if has_other_card else ""
             phrases.append(
-                "how well it agrees with people is not measured (ragmetrics card)"
+                f"how well it agrees with people{measured} is not measured (ragmetrics"
+                " card)"
             )
         sentences.append(f"{judge}, against labels of people: {'; '.join(phrases)}.")
     return sentences
+
+
+def _may_be_of_one_model(card: Card, run: RunFacts) -> bool:
+    """Whether card and run name no different addresses or models of the card's judge.
+
+    Under one name of a judge another model may reply elsewhere, or later. What either
+    does not know contradicts nothing.
+    """
+    endpoints = run.endpoints(card.judge)
+    if card.endpoints and endpoints and card.endpoints != endpoints:
+        return False
+    if not card.models or not run.models:
+        return True
+    if {*run.judges} <= {card.judge, EMBEDDED}:
+        return {*card.models} == {*run.models}
+    # a run does not tell which models are whose
+    return {*card.models} <= {*run.models}
 
 
 def corrected_means(run: RunFacts) -> dict[str, CorrectedMean]:

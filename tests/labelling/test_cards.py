@@ -3,7 +3,8 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -766,6 +767,48 @@ def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_n
             "after a change that must not matter" in Path("page.html").read_text()
         )
         assert quoted_too is is_quoted
+
+
+def test_a_card_of_another_model_or_address_is_not_quoted(labelled, monkeypatch):
+    models: Iterator[str] = repeat("old")
+    adherence = ("--metric", "adherence", "--no-store", "--out")
+
+    def named(body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "model": next(models)}
+
+    def is_quoted(base: str) -> bool:
+        judge = LLMJudge(OpenAICompatibleModel(base, "m"))
+        run = evaluate(rows()[:1], "adherence", judge=judge).run
+        (quote,) = quotes_of_cards(run)
+        assert ("at this address, by this model, is not measured" in quote) is (
+            "AUROC" not in quote
+        )
+        return "AUROC" in quote
+
+    def replying(body: dict[str, Any]) -> str:
+        answer = str(body["messages"][-1]["content"])
+        unsupported = ["Rain."] if "Rain." in answer else []
+        fields = {"supported": 0 if unsupported else 1, "unsupported": unsupported}
+        return json.dumps({"reason": "", "claims": 1, **fields})
+
+    with (
+        LoopbackServer(replying, from_openai=named) as server,
+        LoopbackServer(replying, from_openai=named) as other,
+    ):
+        base = server.base_url
+        asked = (*GIVEN, "--judge", "openai-compatible/m", "--api-base", base)
+        assert main(*asked, *adherence, "cards/c.json") == 0
+        monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
+        assert is_quoted(base)
+        assert not is_quoted(other.base_url)
+        models = repeat("new")
+        assert not is_quoted(base)
+        models = cycle(("old", "new"))
+        assert main(*asked, *adherence, "cards/c.json") == 0
+        models = repeat("new")
+        assert not is_quoted(base)
+    (note,) = Card.read("cards/c.json").notes
+    assert "Several models replied: new, old." in note
 
 
 def facts(judge: str) -> RunFacts:
