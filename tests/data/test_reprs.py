@@ -44,7 +44,8 @@ _SHOWN = """
     Comparison.added Comparison.differing Comparison.lacking Comparison.titles
     Comparison.stopped DiscreteSettings.retriever
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
-    Card.details Card.endpoints Card.models Card.signatures Card.made Card.command Card.notes Card.figures Card.run Card.corrected
+    Card.details Card.endpoints Card.models Card.signatures Card.made Card.command Card.notes Card.figures Card.run
+    Card.corrected
     RunFacts.addresses RunFacts.left_out Summary.left_out Gate.by
     Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
     Glance.sure Glance.use PassageUse.why MeasuredUse.why_not PromptMessage.role
