@@ -55,7 +55,10 @@ def answers(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
         text = answer.text
         if text is not None and (not text.strip() or has_no_answer(parse_json(text))):
             answer = FoundAnswer(replace(answer.answer, text=None), answer.writer)
-        found.append(_with_chain(turn.calls, origins, answer))
+        answer = _with_chain(turn.calls, origins, answer)
+        if "answer" not in turn.named and _is_part(turn.calls, answer):
+            answer = replace(answer, doubts=(*answer.doubts, *_GUESSED))
+        found.append(answer)
     return found
 
 
@@ -291,6 +294,30 @@ def _is_written_on(calls: Calls, writer: Node) -> bool:
         has_read = any(letters in letters_of(m.text) for m in call.prompt)
         if call.began >= end_of(writer) and is_text and has_read:
             return 2 * len(later) >= len(letters)
+    return False
+
+
+def _is_part(calls: Calls, found: FoundAnswer) -> bool:
+    """Whether the run returned a longer text that joins the replies of others.
+
+    Nobody was shown it: {"content": a part, "final_report": introduction and content}.
+    """
+    if found.writer is None:
+        return False
+    letters = letters_of(found.text)
+    for text in texts_in(calls.tree.output):
+        whole = letters_of(text)
+        of_others = [
+            call
+            for call in _replies_inside(calls, text)
+            if call not in found.chain
+            and calls.answer_likeness[call] == FREE_TEXT
+            and whole not in calls.replies[call].letters
+        ]
+        if of_others and len(whole) > len(letters):
+            prompts = messages_of(calls.models)
+            if not any(whole in letters_of(prompt) for prompt in prompts):
+                return True
     return False
 
 

@@ -727,6 +727,36 @@ ROWS: dict[str, Row] = {
         "answer_guessed",
         answer="Yes",
     ),
+    "an answer beside a longer text that joins it with another reply": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), f"## On Porto\n{ANSWER}"),
+            reads("Write an introduction.", "We look at what lies where."),
+            output={
+                "answer": f"## On Porto\n{ANSWER}",
+                "all_of_it": f"We look at what lies where.\n\n{ANSWER}",
+            },
+            answers=(Answer(f"## On Porto\n{ANSWER}"),),
+        ),
+        [PORTO],
+        "p",
+        "answer_guessed",
+        answer=f"## On Porto\n{ANSWER}",
+    ),
+    "an answer beside a longer text of what it was written from": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), "Porto lies in the north, say the notes."),
+            reads(f"{QUESTION}\nPorto lies in the north, say the notes."),
+            output={
+                "answer": ANSWER,
+                "log": f"1. Porto lies in the north, say the notes.\n2. {ANSWER}",
+            },
+            answers=(Answer(ANSWER),),
+        ),
+        [PORTO],
+        "p",
+    ),
     "a search that ended, by its clock, after the prompt that shows it": Row(
         tree(reads(asked(PORTO)), found(P)), [PORTO], "p"
     ),
