@@ -163,12 +163,13 @@ async def ask_service(
             described = await model.read_json(content)
             break
         except errors.JudgeUnavailable as error:
-            if isinstance(error, errors.AuthenticationFailed) or error.single:
+            is_known = error.single is not None  # a used-up budget is
+            if isinstance(error, errors.AuthenticationFailed) or is_known:
                 raise
             unknown = path.partition("?")[0]
             raise errors.BatchFailed(
-                f"{model.base_url} knows no {unknown}: it takes no batches, or they"
-                " were made with another key"
+                f"{model.base_url} knows no {unknown} ({error.raw or error}): perhaps it"
+                " takes no batches, or they were made with another key"
             ) from None
         except errors.TransientJudgeError as error:
             seconds_tried = time.monotonic() - started

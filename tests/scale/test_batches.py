@@ -703,6 +703,21 @@ def test_only_our_own_client_and_a_file_take_batches(store):
         evaluate(iter(ROWS), judge=LLMJudge(one), store=store, batch=True)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(400, code="billing_hard_limit_reached"),
+        Fault(429, code="insufficient_quota"),
+    ],
+)
+def test_a_used_up_budget_is_told_where_a_batch_is_made(fault, store):
+    with (
+        LoopbackServer(faults=lambda _: fault) as server,
+        pytest.raises(BatchFailed, match="the quota or budget for"),
+    ):
+        asked(server, store, ["adherence"], how=True)
+
+
 def test_an_endpoint_without_batches_says_so(store):
     with (
         LoopbackServer(faults=lambda _: Fault(404)) as server,
