@@ -56,7 +56,7 @@ def answers(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
         if text is not None and (not text.strip() or has_no_answer(parse_json(text))):
             answer = FoundAnswer(replace(answer.answer, text=None), answer.writer)
         answer = _with_chain(turn.calls, origins, answer)
-        if "answer" not in turn.named and _is_part(turn.calls, answer):
+        if _is_part(turn.calls, answer):
             answer = replace(answer, doubts=(*answer.doubts, *_GUESSED))
         found.append(answer)
     return found

@@ -757,6 +757,54 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p",
     ),
+    "an answer that is named, beside a text that joins it with another": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads("Write an introduction.", "We look at what lies where."),
+            output={"part": ANSWER, "all": f"We look at what lies where. {ANSWER}"},
+            lookup_outputs=({"part": ANSWER},),
+        ),
+        [PORTO],
+        "p",
+        where=Overrides(answer_from="part"),
+    ),
+    "an answer beside a log with a verdict on what was found": Row(
+        tree(
+            found(P),
+            reads(f"Is it of use? {PORTO}", '{"grade": "relevant"}'),
+            reads(asked(PORTO)),
+            output={"answer": ANSWER, "log": f'{PORTO} {{"grade": "relevant"}} (1)'},
+            answers=(Answer(ANSWER),),
+        ),
+        [PORTO],
+        "p",
+    ),
+    "an answer beside a longer text that a model was shown": Row(
+        tree(
+            reads("Which towns lie in the north?", "Braga and Porto do."),
+            found(P),
+            reads(
+                f"Notes: Braga and Porto do. {PORTO}\nWhat is north of Faro?", "Braga."
+            ),
+            reads(asked(PORTO)),
+            output={"answer": ANSWER, "notes": f"Notes: Braga and Porto do. {PORTO}"},
+            answers=(Answer(ANSWER),),
+        ),
+        [PORTO],
+        "p",
+    ),
+    "an answer beside a shorter text of another reply": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads("Give it a title.", "Towns by rivers"),
+            output={"answer": ANSWER, "title": "1. Towns by rivers"},
+            answers=(Answer(ANSWER),),
+        ),
+        [PORTO],
+        "p",
+    ),
     "a search that ended, by its clock, after the prompt that shows it": Row(
         tree(reads(asked(PORTO)), found(P)), [PORTO], "p"
     ),

@@ -778,11 +778,15 @@ def test_a_card_of_another_model_or_address_is_not_quoted(labelled, monkeypatch)
 
     def is_quoted(base: str) -> bool:
         judge = LLMJudge(OpenAICompatibleModel(base, "m"))
-        run = evaluate(rows()[:1], "adherence", judge=judge).run
-        (quote,) = quotes_of_cards(run)
+        report = evaluate(rows()[:1], "adherence", judge=judge)
+        (quote,) = quotes_of_cards(report.run)
         assert ("at this address, by this model, is not measured" in quote) is (
             "AUROC" not in quote
         )
+        labels = [Label(id=rows()[0]["id"], votes=(True,))]
+        of_run, _ = measure_run(report, "context_adherence", labels)
+        assert of_run.endpoints == report.run.endpoints("openai-compatible/m")
+        assert of_run.models == report.run.models != ()
         return "AUROC" in quote
 
     def replying(body: dict[str, Any]) -> str:
@@ -827,6 +831,31 @@ def test_reports_quote_the_shipped_card_of_the_metric_as_it_is():
     assert (
         "lexical, against labels of people: how well" in quotes_of_cards(report.run)[0]
     )
+
+
+# of a card and of a run what replied, and which judges the run asked
+REPLIED = {
+    "one model": ("a", "a", "m", True),
+    "another model": ("a", "b", "m", False),
+    "a model beside it": ("a", "a b", "m", False),
+    "a model beside it, and the embedded judge": ("a", "a b", "m lexical", False),
+    "a model of another judge": ("a", "a b", "m n", True),
+    "neither of two judges": ("a", "b c", "m n", False),
+    "a card that does not know": ("", "a", "m", True),
+    "a run that does not know": ("a", "", "m", True),
+}
+
+
+@pytest.mark.parametrize("name", REPLIED)
+def test_which_models_may_have_replied_to_card_and_run(name, tmp_path, monkeypatch):
+    of_card, of_run, judges, is_quoted = REPLIED[name]
+    shipped = Card.read(ROOT / "docs" / "cards" / "lexical.json")
+    card = shipped.model_copy(update={"judge": "m", "models": tuple(of_card.split())})
+    (tmp_path / "m.json").write_text(card.model_dump_json())
+    monkeypatch.setenv("RAGMETRICS_CARDS", str(tmp_path))
+    more = {"judges": tuple(judges.split()), "models": tuple(of_run.split())}
+    quote, *_ = quotes_of_cards(facts("m").model_copy(update=more))
+    assert ("AUROC" in quote) is is_quoted
 
 
 def test_cards_that_are_none_are_said_once(tmp_path, monkeypatch, caplog):
