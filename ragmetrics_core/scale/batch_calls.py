@@ -168,8 +168,9 @@ async def ask_service(
                 raise
             unknown = path.partition("?")[0]
             raise errors.BatchFailed(
-                f"{model.base_url} knows no {unknown} ({error.raw or error}): perhaps it"
-                " takes no batches, or they were made with another key"
+                f"{model.base_url} knows no {unknown} ({error.raw or error}): it takes no"
+                " batches, or they are gone, or were made with another key: check the"
+                " key, or ask without batches"
             ) from None
         except errors.TransientJudgeError as error:
             seconds_tried = time.monotonic() - started

@@ -721,7 +721,7 @@ def test_a_used_up_budget_is_told_where_a_batch_is_made(fault, store):
 def test_an_endpoint_without_batches_says_so(store):
     with (
         LoopbackServer(faults=lambda _: Fault(404)) as server,
-        pytest.raises(BatchFailed, match="takes no batches"),
+        pytest.raises(BatchFailed, match="ask without batches"),
     ):
         asked(server, store, ["adherence"], how=True)
 
