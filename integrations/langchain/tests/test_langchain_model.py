@@ -286,6 +286,31 @@ def test_any_runnable(function: Any) -> None:
     assert report.run.judges == ("mine",)
 
 
+class Streams(Provider):
+    """As ``ChatOpenAI(streaming=True)``: several replies of one stream become one."""
+
+    streaming: bool = True
+
+    def _generate(self, *args: Any, **kw: Any) -> ChatResult:
+        result = super()._generate(*args, **kw)
+        first, *_ = result.generations
+        text = "".join(each.text for each in result.generations)
+        first.message = first.message.model_copy(update={"content": text})
+        return ChatResult(generations=[first])
+
+
+def test_a_model_that_streams_is_asked_for_one_reply_a_call() -> None:
+    assert LangChainModel(Streams()).capabilities().n is False
+    report = evaluate(
+        [Sample(contexts=["a"], answer="b")],
+        [ContextAdherence(polls=3)],
+        judge=LangChainModel(Streams()),
+        progress=False,
+    )
+    assert report.scores("context_adherence") == [1.0]
+    assert "n" in report.results[0].usage.fallbacks
+
+
 def test_names() -> None:
     assert LangChainModel(Provider()).name == "provider-1"
     assert LangChainModel(Speaker()).name == "speaker"

@@ -333,8 +333,10 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
         )
     fields = type(model).model_fields
     has_logprobs = "logprobs" in fields or "top_logprobs" in fields
+    # of a stream LangChain joins several replies to one
+    may_give_several = "n" in fields and not getattr(model, "streaming", False)
     return Capabilities(
-        n=None if "n" in fields else False,
+        n=None if may_give_several else False,
         logprobs=None if has_logprobs else False,
         json_schema=None,  # a model that takes none refuses the first request
         temperature=None if "temperature" in fields else False,
