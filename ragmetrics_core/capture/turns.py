@@ -24,7 +24,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic
 
-from ragmetrics_core.capture.calls import Reply
+from ragmetrics_core.capture.calls import Reply, end_of
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_history
@@ -141,8 +141,10 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
     """Return the runs that were asked a question of the user's own.
 
     A model of an earlier run did not write it, and it holds no text that was found. A
-    search by itself is asked a query, which need not be the user's question.
+    search by itself is asked a query, which need not be the user's question, and so are
+    the runs inside of it.
     """
+    searches = [tree for tree in trees if tree.only_searches]
     asking_runs: list[Tree] = []
     replies: list[Reply] = []
     found: set[str] = set()
@@ -150,13 +152,21 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
         question = letters_of(tree.question or "")
         holds_text = any(text[:_PART] in question for text in found)
         is_of_user = not holds_text and not _asked_of(replies, tree)
-        if question and is_of_user and not tree.only_searches:
+        is_searching = any(_is_inside(tree, search) for search in searches)
+        if question and is_of_user and not is_searching:
             asking_runs.append(tree)
         replies += [Reply(call.reply) for call in _model_calls(tree)]
         for node in tree.root.walk():
             forms = [letters_of(document.text) for document in node.documents or ()]
             found.update(form for form in forms if len(form) >= SHORTEST)
     return asking_runs
+
+
+def _is_inside(tree: Tree, search: Tree) -> bool:
+    """Whether a run is a search, or began and ended inside of it in the same task."""
+    is_same_task = tree.task_or_thread == search.task_or_thread
+    begins_in = search.root.began <= tree.root.began
+    return is_same_task and begins_in and end_of(tree.root) <= end_of(search.root)
 
 
 def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
