@@ -170,7 +170,8 @@ async def ask_service(
             raise errors.BatchFailed(
                 f"{model.base_url} knows no {unknown} ({error.raw or error}): it takes no"
                 " batches, or they are gone, or were made with another key: check the"
-                " key, or ask without batches"
+                " key, ask without batches, or give up those of a store by 'ragmetrics"
+                " store cancel'"
             ) from None
         except errors.TransientJudgeError as error:
             seconds_tried = time.monotonic() - started

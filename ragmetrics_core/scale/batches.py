@@ -355,7 +355,8 @@ class ParkingStore(SqliteStore):
 
         Args:
             collect: Whether the answers of ended batches are stored.
-            cancel: Whether batches that have not ended are cancelled.
+            cancel: Whether batches that have not ended are cancelled, and forgotten
+                where the service does not know them.
 
         Returns:
             What the service says of each batch, by its token. Batches of other services
@@ -378,7 +379,18 @@ class ParkingStore(SqliteStore):
                         address,
                     )
                 continue
-            state = await self._state_of(model, batch)
+            try:
+                state = await self._state_of(model, batch)
+            except errors.BatchFailed:
+                if not cancel:
+                    raise
+                # it is unknown there: its requests are to be asked again
+                self._run_and_commit(
+                    partial(batch_table.forget_batch, batch.token, None)
+                )
+                given_up = {"status": "not known there, given up", "request_counts": {}}
+                states[batch.token] = {"id": batch.id, **given_up}
+                continue
             # the service lists it, under an id, and it has not ended
             is_cancellable = bool(state["id"]) and state["status"] not in ENDED
             if cancel and is_cancellable:
@@ -485,7 +497,10 @@ class ParkingStore(SqliteStore):
                     )
                 )
             if time.time() - first_look < SETTLED_SECONDS:
-                state["status"] = f"{status}, but its answers cannot be read yet"
+                state["status"] = (
+                    f"{status}, but its answers cannot be read yet (in ten minutes they"
+                    " are asked again)"
+                )
                 return
         n_failed = self._count_failures_to_ask_again(token)
         # In our file, requests without an answer become failures with this code.

@@ -143,21 +143,6 @@ def test_of_several_models_called_by_themselves_none_is_sure_to_answer(
     assert sample.capture.grade == ("exact" if is_sure else "inferred")
 
 
-def test_what_a_search_has_a_model_asked_is_no_question_of_the_user():
-    """A retriever rewrites the query by code, and has what it found ranked."""
-    ranks = replace(
-        model(f"Is it of use for the year?\n{PAGE}", "9", 1.2), question="the year"
-    )
-    around = search(QUESTION, 1.0)
-    around.root.ended = 1.9
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    samples = [sample for run in (ranks, around, ANSWERS) for sample in turns.add(run)]
-    (sample,) = samples + turns.finish()
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert sample.capture is not None
-    assert not sample.capture.doubts
-
-
 def test_no_doubt_in_a_block_around_one_question_says_to_put_one_there():
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
     for query, answer, began in [

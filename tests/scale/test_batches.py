@@ -843,6 +843,23 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
     assert set(service.executed.values()) == {1}
 
 
+def test_a_batch_that_the_service_does_not_know_can_be_given_up(
+    store, monkeypatch, capsys
+):
+    with BatchService(plausible_reply) as service:
+        asked(service, store, ["adherence"], how=True)
+        service.batches.clear()  # as of a project that was deleted
+        with pytest.raises(BatchFailed, match="ragmetrics store cancel"):
+            asked(service, store, ["adherence"])
+        monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
+        monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
+        assert main(["store", "cancel", "--store", str(store)]) == 0
+        assert "batch_0: not known there, given up" in capsys.readouterr().out
+        monkeypatch.delenv("RAGMETRICS_API_BASE")
+        report = asked(service, store, ["adherence"])
+    assert outcomes(report) == outcomes(live(metrics=["adherence"]))
+
+
 @pytest.mark.parametrize("action", ["batches", "collect", "cancel"])
 def test_a_store_chooses_neither_the_address_of_a_batch_nor_its_key(
     action, store, monkeypatch, capsys

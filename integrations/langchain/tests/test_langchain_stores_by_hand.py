@@ -10,6 +10,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.example_selectors import SemanticSimilarityExampleSelector
+from langchain_core.prompts import PromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_fakes import ANSWER, PARIS, QUESTION, Shelf, Speaker, document
@@ -88,6 +90,29 @@ def test_examples_that_are_chosen_from_a_store_are_no_evidence() -> None:
         lambda question: examples.select_examples({"question": question}) and []
     )
     assert [context.id for context in sample.retrieved] == ["p"]
+
+
+class Ranks(BaseRetriever):
+    """Searches for other words than it is asked, and has a model rank what it found."""
+
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        words = "capital, Italy"
+        found = store().similarity_search(words)
+        asks = PromptTemplate.from_template("Is it of use for {query}?\n{text}")
+        for one in found:
+            (asks | Speaker(lines=["9"])).invoke(
+                {"query": words, "text": one.page_content}
+            )
+        return found
+
+
+def test_what_a_search_has_a_model_asked_is_no_question_of_the_user() -> None:
+    with capture() as captured:
+        found = Ranks().invoke(QUESTION)
+        answer(QUESTION, *(one.page_content for one in found))
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert not sample.capture.doubts
 
 
 def test_classes_of_stores_are_left_as_they_were() -> None:
