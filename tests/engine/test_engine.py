@@ -88,7 +88,8 @@ def test_every_length_is_complete(count):
     ]
 
 
-def test_streaming_reads_only_a_bounded_number_ahead():
+def test_streaming_reads_only_a_bounded_number_ahead(monkeypatch):
+    monkeypatch.setattr("ragmetrics_core.engine.run.AHEAD", 16)
     taken = 0
 
     def endless():
@@ -97,11 +98,20 @@ def test_streaming_reads_only_a_bounded_number_ahead():
             taken += 1
             yield Sample(contexts=["c"], answer="a")
 
-    stream = iter_results(endless(), "adherence", judge=SlowJudge(), concurrency=4)
+    class FirstLast(SlowJudge):
+        """Answers the first question last of those that are asked meanwhile."""
+
+        async def answer(self, question: Question):
+            if self.count == 0:
+                self.count = 1
+                await asyncio.sleep(0.2)
+            return await super().answer(question)
+
+    stream = iter_results(endless(), "adherence", judge=FirstLast(), concurrency=4)
     for _ in range(200):
         next(stream)
     stream.close()
-    assert taken <= 200 + 2 * 4
+    assert taken <= 200 + 16 + 2 * 4
 
 
 def test_the_first_result_of_a_slow_source_comes_after_few_rows():
