@@ -372,12 +372,15 @@ async def _carry_out_plan(
                 _ask_in_slot(judge, question, usages) for question in questions_or_end
             )
             # No question will be answered. A limit of the run is not raised: the metric
-            # gets it as a reply, and may still make a result of the replies it has.
+            # gets it as a reply, and may still make a result of the replies it has. So
+            # it is where this question alone was refused.
             for answer in answers:
                 if isinstance(answer.reply, NotAnswered):
                     error = answer.reply.error
                     is_limit = isinstance(error, LimitReached)
-                    if isinstance(error, JudgeUnavailable) and not is_limit:
+                    if isinstance(error, JudgeUnavailable) and not (
+                        is_limit or error.single
+                    ):
                         raise error.with_traceback(None)
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
@@ -508,12 +511,15 @@ async def _ask_in_slot(
                 # After the deadline a judge has a moment to say what it spent.
                 async with judge.budget.in_time(grace=_SECONDS_TO_REPORT):
                     answer = await judge.session.answer(question)
-            except BaseException:
+            except BaseException as error:
                 usage = sum(calls_made, Usage())
                 if usage != Usage():
                     usages.append(usage)
                     judge.paid = judge.paid or _took_tokens(usage)
-                raise
+                if not isinstance(error, JudgeError) or isinstance(error, LimitReached):
+                    raise
+                # as if the judge had handed it back: the plan may do without an answer
+                return Answer(NotAnswered(error.with_traceback(None)))
     usages.append(answer.usage)
     is_answered = not isinstance(answer.reply, NotAnswered)
     judge.answered += is_answered

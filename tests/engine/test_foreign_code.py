@@ -32,12 +32,18 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.data.asking import Instructions, Part
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import (
+    JudgeUnavailable,
+    QuestionNotSupported,
+    SettingError,
+    TransientJudgeError,
+)
 from ragmetrics_core.data.replies import Answer, Asked, Usage
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import wait_for
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 
 ROWS = [
@@ -319,6 +325,48 @@ def test_prices_that_are_none_are_refused_and_nothing_is_paid(prices):
     ):
         evaluate(ROWS, "utilization", judge=LLMJudge(model), concurrency=2)
     assert model.calls == 0
+
+
+class NoCause(Judge):
+    """Judges answers, and raises at the further questions for the cause of a low score."""
+
+    name = "no cause"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        if not isinstance(question, Adherent):
+            raise self._error
+        verdict = {"claims": 1, "unsupported": ["it"], "reason": "r"}
+        return Answer(Asked((question.read(verdict),)))
+
+
+def refused_alone() -> JudgeUnavailable:
+    """As of an endpoint that has answered before, and refuses this question."""
+    error = JudgeUnavailable("refused access")
+    error.single = True
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QuestionNotSupported("no cause"),
+        TransientJudgeError("no cause"),
+        ValueError("no cause"),
+        refused_alone(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_cause_that_is_not_told_costs_no_score(error):
+    """Else a gate would be decided without the rows that scored low."""
+    report = evaluate(ROWS, ["adherence"], judge=NoCause(error))
+    assert report.scores("context_adherence") == [0.0] * len(ROWS)
+    (note, *_) = {
+        row.results["context_adherence"].evidence.cause_note for row in report.results
+    }
+    assert note.startswith("no cause was determined: ")
 
 
 class Answering(Judge):
