@@ -52,6 +52,8 @@ from ragmetrics_core.models.openai_form import (
 
 # What LiteLLM fetches at its import or at the first call, unless it is told not to.
 _FETCHED_LISTS = ("MODEL_COST_MAP", "ANTHROPIC_BETA_HEADERS")
+# An application's own cache, which knows no addresses and tells one reply as five.
+_NO_CACHE = {"no-cache": True, "no-store": True}
 _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
 
 
@@ -265,7 +267,7 @@ class LiteLLMModel(EndpointModel):
             num_retries=0,
             max_retries=0,
             **endpoint,
-            **self._extra,
+            **{"cache": _NO_CACHE, **self._extra},
         )
         try:
             async with self._patience.during_call(self.name):

@@ -81,6 +81,19 @@ class TestLiteLLM(ChatModelContract):
         return RUNNER.run(work)
 
 
+def test_the_cache_of_an_application_neither_answers_nor_is_filled(monkeypatch):
+    """It knows no addresses, and one reply of it would count as several polls."""
+    import litellm
+
+    monkeypatch.setattr(litellm, "cache", litellm.Cache(type="local"))
+    with LoopbackServer(lambda _: TEXT) as first, LoopbackServer() as second:
+        for server in (first, first, second):
+            RUNNER.run(model_of(server).complete(REQUEST))
+        assert (len(first.requests), len(second.requests)) == (2, 1)
+    assert not {"cache", "caching"} & {*first.requests[0].body}
+    assert not litellm.cache.cache.cache_dict
+
+
 def test_a_request_and_its_reply():
     with LoopbackServer(lambda body: ['{"useful": 1}', '{"useful": 0}']) as server:
         reply = RUNNER.run(model_of(server, extra={"seed": 3}).complete(REQUEST))
