@@ -28,6 +28,12 @@ _SECRET_WORDS = frozenset(
 _KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
 )
+# Headers that say who asks, or that differ from call to call or process to process.
+_NO_SETTING = re.compile(
+    r"(?:auth\w*|key|token|secret|cookie|credentials?|organi[sz]ation|project|\bid)$"
+    r"|trace|session|user|baggage",
+    re.IGNORECASE,
+)
 _USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 # The variables by which SDKs of providers take another address.
 _ADDRESS_VARIABLE = re.compile(
@@ -120,8 +126,9 @@ def is_installed(module: str) -> bool:
 def public_form(settings: object) -> object:
     """Return a model's serialised settings without secrets.
 
-    These are headers, texts of fields such as ``api_key``, and the user in addresses.
-    Example: ``{"model": "m", "api_key": "k"}`` gives ``{"model": "m"}``.
+    These are texts of fields such as ``api_key``, headers that say who asks or belong to
+    one call, and the user in addresses. Another header may choose the model at a
+    gateway. Example: ``{"model": "m", "api_key": "k"}`` gives ``{"model": "m"}``.
 
     Args:
         settings: The settings, or a part of them, as data of JSON.
@@ -132,25 +139,37 @@ def public_form(settings: object) -> object:
         return [public_form(value) for value in settings]
     if not isinstance(settings, Mapping):
         return settings
-    return {
-        name: public_form(value)
-        for name, value in settings.items()
-        if not _is_secret(name, value)
-    }
+    form: dict[object, object] = {}
+    for name, value in settings.items():
+        if not _is_headers(name):
+            if not _is_secret(name, value):
+                form[name] = public_form(value)
+        elif isinstance(value, Mapping):
+            kept = {
+                header: str(text)
+                for header, text in value.items()
+                if not _NO_SETTING.search(str(header))
+            }
+            if kept:
+                form[name] = kept
+    return form
+
+
+def _is_headers(name: object) -> bool:
+    """Whether a field holds headers, by its name, such as ``default_headers``."""
+    return [word.lower() for word in _WORD.findall(str(name))][-1:] == ["headers"]
 
 
 def _is_secret(name: object, value: object) -> bool:
     """Whether a field holds a secret, by its name.
 
-    True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``; False
-    for ``eos_token`` and the like, which are tokens of a text, for numbers, and for
-    what has parts, such as the schema of a tool's argument.
+    True for names such as ``api_key`` or ``openaiApiKey``; False for ``eos_token`` and
+    the like, which are tokens of a text, for numbers, and for what has parts, such as
+    the schema of a tool's argument.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
     if not words:
         return False
-    if words[-1] == "headers":
-        return True
     if isinstance(value, (int, float, Mapping, list, tuple)):
         return False
     if words[-1] == "token":

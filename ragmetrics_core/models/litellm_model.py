@@ -14,6 +14,7 @@ import functools
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -186,7 +187,8 @@ class LiteLLMModel(EndpointModel):
     def cache_key(self) -> str | None:
         """The key under which replies are stored: address, model, extra arguments.
 
-        Without a given address, the provider's addresses in the environment count.
+        Without a given address, the provider's addresses in the environment count, and
+        LiteLLM's own for all providers.
         """
         settings = public_form(self._extra)
         if not isinstance(settings, Mapping):
@@ -194,6 +196,9 @@ class LiteLLMModel(EndpointModel):
         if self._given_address is not None:
             return endpoint_key(self._given_address.shown, self.model, settings)
         addresses = provider_addresses()
+        address_of_all = getattr(sys.modules.get("litellm"), "api_base", None)
+        if address_of_all:  # the application may have set it
+            addresses["litellm.api_base"] = str(address_of_all)
         return endpoint_key(
             "", self.model, {"": addresses, **settings} if addresses else settings
         )

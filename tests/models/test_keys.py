@@ -46,7 +46,9 @@ EQUAL: tuple[tuple[Any, Any], ...] = (
     ({"model": "m", "apiKey": "a"}, {"model": "m"}),
     ({"hf_token": "a", "client_secret": "c", "password": "d"}, {}),
     ({"openai_api_key": SecretStr("a")}, {}),
-    ({"default_headers": {"x": "y"}}, {"extraHeaders": {"x": "z"}}),
+    ({"default_headers": {"Authorization": "y"}}, {"extraHeaders": {"x-api-key": "z"}}),
+    ({"default_headers": {"x-trace-id": "y"}}, {"default_headers": {}}),
+    ({"headers": {"cookie": "y", "x": "1"}}, {"headers": {"x": "1"}}),
     ({"base": "https://me:word@host/v1"}, {"base": "https://host/v1"}),
     ({"a": [{"deep": {"token": "x"}}]}, {"a": [{"deep": {}}]}),
     ({"b": 1, "a": 2}, {"a": 2, "b": 1}),
@@ -57,6 +59,9 @@ DIFFERENT: tuple[tuple[Any, Any], ...] = (
     ({"top_k": 1}, {"top_k": 2}),
     ({"eos_token": "a"}, {"eos_token": "b"}),
     ({"base": "https://a/v1"}, {"base": "https://b/v1"}),
+    # a gateway chooses the model by it
+    ({"headers": {"x-portkey-config": "a"}}, {"headers": {"x-portkey-config": "b"}}),
+    ({"extra_headers": {"Target-Url": "a"}}, {}),
     ({"a": True}, {"a": 1}),
     ({"a": "1"}, {"a": 1}),
 )

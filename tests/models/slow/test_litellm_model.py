@@ -81,6 +81,16 @@ class TestLiteLLM(ChatModelContract):
         return RUNNER.run(work)
 
 
+def test_an_address_that_the_application_set_for_all_is_of_the_key(monkeypatch):
+    import litellm
+
+    keys = set()
+    for address in (None, "http://127.0.0.1:1", "http://127.0.0.1:2"):
+        monkeypatch.setattr(litellm, "api_base", address)
+        keys.add(LiteLLMModel("anthropic/claude-haiku-4-5").cache_key)
+    assert len(keys) == 3
+
+
 def test_the_cache_of_an_application_neither_answers_nor_is_filled(monkeypatch):
     """It knows no addresses, and one reply of it would count as several polls."""
     import litellm
