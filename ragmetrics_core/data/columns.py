@@ -287,8 +287,17 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
 
 @lru_cache(maxsize=1000)
 def may_hold_answers(column: str) -> bool:
-    """Whether a column may hold answers by the end of its name, as "rag_answer" does."""
-    return plain_name(column).endswith(tuple(map(plain_name, _COLUMNS["answer"])))
+    """Whether a column may hold answers by its name, as "rag_answer" and "answer_new" do."""
+    usual = tuple(map(plain_name, _COLUMNS["answer"]))
+    name = plain_name(column)
+    return name.startswith(usual) or name.endswith(usual)
+
+
+def may_be_answer(column: str, cell: object) -> bool:
+    """Whether a cell is a text in a column that may hold answers, or an object with one."""
+    if isinstance(cell, Mapping):
+        return any(may_be_answer(str(key), value) for key, value in cell.items())
+    return isinstance(cell, str) and bool(cell) and may_hold_answers(column)
 
 
 @lru_cache(maxsize=64)

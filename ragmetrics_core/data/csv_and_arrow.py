@@ -96,12 +96,19 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
                     yield f"{path}, row {row_number}", RowError(problem)
                 continue
             row_number += 1
-            # Of joined files each has its header, perhaps in another order.
+            # Of joined files each has its header, perhaps with other usual columns.
             names = [record.cells[0].lstrip(_BYTE_ORDER_MARK), *record.cells[1:]]
-            if sorted(names) == sorted(header.cells):
+            if _is_header(names, header.cells):
                 header = record._replace(cells=names)
             row = dict(zip(header.cells, record.cells, strict=True))
             yield f"{path}, row {row_number}", row
+
+
+def _is_header(cells: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a row is a header as well: names of the first one, and usual ones."""
+    others = {*cells} - {*names}
+    are_usual = all(plain_name(cell) in _KNOWN_COLUMNS for cell in others)
+    return len({*cells}) == len(cells) and are_usual and 2 * len(others) <= len(cells)
 
 
 def _records(

@@ -23,7 +23,11 @@ from ragmetrics_core.data import (
     sample_from_row,
 )
 from ragmetrics_core.data.cells import data_in, holds_prose
-from ragmetrics_core.data.columns import columns_with_usual_names, may_hold_answers
+from ragmetrics_core.data.columns import (
+    columns_with_usual_names,
+    may_be_answer,
+    may_hold_answers,
+)
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.name_matching import names_in_words
@@ -400,8 +404,7 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             is_noted = column in self.unread or len(self.unread) < _MOST_COLUMNS
             if column in sample.metadata and is_noted:
-                is_text = isinstance(cell, str) and bool(cell)
-                is_told = (is_text and may_hold_answers(column)) or holds_prose(cell)
+                is_told = may_be_answer(column, cell) or holds_prose(cell)
                 self.unread[column] += column not in usual and is_told
         doubts = {} if sample.capture is None else sample.capture.doubts
         words_by_code = {

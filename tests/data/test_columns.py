@@ -1010,6 +1010,9 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
         ("finalAnswer", ["Bob", "no", "1950"]),
         ("finalAnswer", ["Bob", None, None]),
         ("rag_answer", ["ボブが灯台に灯りをともした。"] * 3),
+        ("answer_right", ["Bob", "no", "1950"]),  # of a join
+        ("rag", [{"answer": APPLICATION_SAID, "latency_ms": 7}] * 3),
+        ("run", [{"outputs": {"answer": "Bob"}, "usage": {"output_tokens": 7}}] * 3),
         ("search_results", [["Rain fell all day."]] * 3),
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
     ],
@@ -1032,6 +1035,7 @@ def test_texts_that_no_field_takes_are_told(column, cells, caplog):
     [
         {"topic": "opening hours", "doc": "a_1.pdf", "n": 3},
         {"usage": {"model": "gpt 4 o mini"}, "tags": ["a", "b", "c"]},
+        {"tokens": {"output_tokens": 7}, "answer_tokens": 7},
         {"prompt": "Answer by the texts. Who lit it?"},  # yields to the question
     ],
 )

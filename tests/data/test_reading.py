@@ -856,6 +856,15 @@ def test_rows_behind_a_header_of_another_order_are_read_by_it(written):
     header_again_between_two_samples(*read(written("a.csv", joined)))
 
 
+def test_rows_behind_a_header_with_another_usual_column_are_read_by_it(written):
+    first = "question,contexts,answer\nWho?,It was Anna.,Anna.\n"
+    second = "question,contexts,reference\nWho?,It was Anna.,Bob.\n"
+    answered, header, expected = read(written("a.csv", first + second))
+    assert (answered.answer, answered.reference) == ("Anna.", ())
+    assert "it repeats the header: files were joined" in str(header)
+    assert (expected.answer, expected.reference) == (None, ("Bob.",))
+
+
 def test_a_row_whose_cells_only_resemble_its_columns_is_a_sample(written):
     for cells in ["question,the answer", "answer,answer", "?,answer"]:
         (sample,) = read(written("a.csv", f"question,answer\n{cells}\n"))
