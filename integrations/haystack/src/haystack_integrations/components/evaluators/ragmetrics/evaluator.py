@@ -282,6 +282,7 @@ class RagMetricsEvaluator:
             place = outcomes.index(first)
             raise RagMetricsError(
                 f"{first.metric} of answer {place}: {first.error.type}: {first.reason}"
+                "; raise_on_failure=False makes it NaN, and keeps the other scores"
             )
         logger.warning(
             "{metric} failed for {failed} of {total} answers; their scores are NaN",
