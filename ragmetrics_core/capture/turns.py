@@ -163,10 +163,9 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
 
 
 def _is_inside(tree: Tree, search: Tree) -> bool:
-    """Whether a run is a search, or began and ended inside of it in the same task."""
-    is_same_task = tree.task_or_thread == search.task_or_thread
+    """Whether a run is a search, or began and ended while it went on."""
     begins_in = search.root.began <= tree.root.began
-    return is_same_task and begins_in and end_of(tree.root) <= end_of(search.root)
+    return begins_in and end_of(tree.root) <= end_of(search.root)
 
 
 def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -498,10 +498,8 @@ async def _ask_in_slot(
 ) -> Answer[Any]:
     """Ask the judge as soon as there is a slot, and note what the answer cost.
 
+    A judge that raises its error, or that the run's end cuts off, has not answered.
     Example: the judge sends 2 calls and then crashes: ``usages`` gets those 2 calls.
-
-    Raises:
-        LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:
         # Read only if the judge raises; its answer says what it cost, also of what it
@@ -516,7 +514,7 @@ async def _ask_in_slot(
                 if usage != Usage():
                     usages.append(usage)
                     judge.paid = judge.paid or _took_tokens(usage)
-                if not isinstance(error, JudgeError) or isinstance(error, LimitReached):
+                if not isinstance(error, JudgeError):
                     raise
                 # as if the judge had handed it back: the plan may do without an answer
                 return Answer(NotAnswered(error.with_traceback(None)))

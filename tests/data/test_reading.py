@@ -866,6 +866,11 @@ def test_rows_behind_a_header_with_another_usual_column_are_read_by_it(written):
 
 
 def test_a_row_whose_cells_only_resemble_its_columns_is_a_sample(written):
-    for cells in ["question,the answer", "answer,answer", "?,answer"]:
+    for cells in [
+        "question,the answer",
+        "answer,answer",
+        "?,answer",
+        "context,response",
+    ]:
         (sample,) = read(written("a.csv", f"question,answer\n{cells}\n"))
         assert isinstance(sample, Sample)
