@@ -354,7 +354,6 @@ async def _carry_out_plan(
             gets what its calls cost until then.
 
     Raises:
-        JudgeUnavailable: If no question will be answered.
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
     """
@@ -371,18 +370,9 @@ async def _carry_out_plan(
             answers = await gather_all(
                 _ask_in_slot(judge, question, usages) for question in questions_or_end
             )
-            # No question will be answered. A limit of the run is not raised: the metric
-            # gets it as a reply, and may still make a result of the replies it has. So
-            # it is where this question alone was refused.
-            for answer in answers:
-                if isinstance(answer.reply, NotAnswered):
-                    error = answer.reply.error
-                    is_limit = isinstance(error, LimitReached)
-                    if isinstance(error, JudgeUnavailable) and not (
-                        is_limit or error.single
-                    ):
-                        raise error.with_traceback(None)
-            replies = tuple(answer.reply for answer in answers)
+            # Where no question will be answered any more, the plan may still make a
+            # result of the replies it has.
+            replies = tuple(_noted(judge, answer.reply) for answer in answers)
             take_step = partial(_take_step, plan, replies)
             async with judge.budget.in_time():
                 questions_or_end = await _compute_beside_loop(metric, size, take_step)
@@ -408,6 +398,15 @@ async def _carry_out_plan(
         # score is made again, its value is checked: it becomes a failure.
         return metric.scored(outcome.value, outcome.reason, outcome.evidence)
     return outcome
+
+
+def _noted(
+    judge: RunJudge, reply: Asked[Any] | NotAnswered
+) -> Asked[Any] | NotAnswered:
+    """Have the judge remember an error that no question will be answered after."""
+    if isinstance(reply, NotAnswered) and not isinstance(reply.error, LimitReached):
+        return NotAnswered(judge.note(reply.error))
+    return reply
 
 
 async def _compute_beside_loop(metric: Metric, size: int, work: Callable[[], T]) -> T:

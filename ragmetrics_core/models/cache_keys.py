@@ -18,6 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ragmetrics_core.models.addresses import public_address
+
 _logger = logging.getLogger("ragmetrics_core")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET_WORDS = frozenset(
@@ -34,6 +36,7 @@ _NO_SETTING = re.compile(
     r"|trace|session|user|baggage",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"https?://\S+")
 _USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 # The variables by which SDKs of providers take another address.
 _ADDRESS_VARIABLE = re.compile(
@@ -153,6 +156,18 @@ def public_form(settings: object) -> object:
             if kept:
                 form[name] = kept
     return form
+
+
+def address_in(form: object) -> str:
+    """Return the first address of a form, without user, query or key; "" without one."""
+    parts: Iterable[object] = ()
+    if isinstance(form, str):
+        return public_address(form) if _ADDRESS.fullmatch(form) else ""
+    if isinstance(form, Mapping):
+        parts = [part for name, part in form.items() if "proxy" not in str(name)]
+    elif isinstance(form, (list, tuple)):
+        parts = form
+    return next(filter(None, map(address_in, parts)), "")
 
 
 def _is_headers(name: object) -> bool:

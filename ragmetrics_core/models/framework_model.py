@@ -11,15 +11,16 @@ import asyncio
 import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
-from ragmetrics_core.models.cache_keys import is_installed, key_of
+from ragmetrics_core.models.cache_keys import address_in, is_installed, key_of
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
 from ragmetrics_core.models.judge_work import judge_context
@@ -75,6 +76,13 @@ class FrameworkModel(ChatModel):
         if self._cache_key is not None:
             return self._cache_key
         return key_of(self._held, self._form)
+
+    @cached_property
+    def address(self) -> str:
+        """The first address in the object's own serialised form; "" without one."""
+        with suppress(Exception):  # the framework's or a user's code
+            return address_in(self._form())
+        return ""
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""

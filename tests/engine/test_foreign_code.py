@@ -33,6 +33,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.asking import Instructions, Part
 from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
     JudgeUnavailable,
     QuestionNotSupported,
     SettingError,
@@ -367,6 +368,14 @@ def test_a_cause_that_is_not_told_costs_no_score(error):
         row.results["context_adherence"].evidence.cause_note for row in report.results
     }
     assert note.startswith("no cause was determined: ")
+
+
+def test_a_key_that_is_refused_at_a_cause_costs_no_score_and_ends_the_run():
+    judge = NoCause(AuthenticationFailed("the key has expired"))
+    report = evaluate(ROWS, ["adherence"], judge=judge, concurrency=1)
+    scores = report.scores("context_adherence")
+    assert (scores[0], *{*scores[1:]} - {0.0}) in [(0.0,), (0.0, None)]
+    assert "the key has expired" in report.run.stopped
 
 
 class Answering(Judge):

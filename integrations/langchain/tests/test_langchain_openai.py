@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from framework_model_contract import FrameworkClientContract
 from langchain_ragmetrics import LangChainModel
+from loopback import LoopbackServer
+from pydantic import SecretStr
+
+from ragmetrics_core import evaluate
+from ragmetrics_core.data.errors import InputError
 
 openai = pytest.importorskip(
     "langchain_openai", reason="langchain-openai is not installed"
@@ -118,3 +123,20 @@ def test_another_process_says_the_same() -> None:
     )
     own = [LangChainModel(bound).cache_key, LangChainModel(prompt | bound).cache_key]
     assert done.stdout.split() == own
+
+
+def test_two_runs_by_one_name_at_two_addresses_are_not_comparable() -> None:
+    """At another address another model may answer."""
+    sample = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
+    reports = []
+    with LoopbackServer() as first, LoopbackServer() as second:
+        for server in (first, second, second):
+            chat = openai.ChatOpenAI(
+                model="m", base_url=server.base_url, api_key=SecretStr("k")
+            )
+            judge = LangChainModel(chat)
+            reports.append(evaluate([sample], ["adherence"], judge=judge))
+            assert reports[-1].run.addresses == {"m": (server.base_url,)}
+    with pytest.raises(InputError, match="judge m at"):
+        reports[0].compare(reports[1])
+    assert not reports[1].compare(reports[2]).differing
