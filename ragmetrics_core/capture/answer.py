@@ -307,17 +307,18 @@ def _is_part(calls: Calls, found: FoundAnswer) -> bool:
     letters = letters_of(found.text)
     for text in texts_in(calls.tree.output):
         whole = letters_of(text)
-        of_others = [
-            call
-            for call in _replies_inside(calls, text)
-            if call not in found.chain
+        if len(whole) <= len(letters):
+            continue
+        joins_others = any(
+            call not in found.chain
             and calls.answer_likeness[call] == FREE_TEXT
             and whole not in calls.replies[call].letters
-        ]
-        if of_others and len(whole) > len(letters):
-            prompts = messages_of(calls.models)
-            if not any(whole in letters_of(prompt) for prompt in prompts):
-                return True
+            for call in _replies_inside(calls, text)
+        )
+        prompts = messages_of(calls.models) if joins_others else ()
+        is_shown = any(whole in letters_of(prompt) for prompt in prompts)
+        if joins_others and not is_shown:
+            return True
     return False
 
 
