@@ -140,3 +140,15 @@ def test_two_runs_by_one_name_at_two_addresses_are_not_comparable() -> None:
     with pytest.raises(InputError, match="judge m at"):
         reports[0].compare(reports[1])
     assert not reports[1].compare(reports[2]).differing
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({"base_url": "http://me:word@host/v1?key=k"}, "http://host/v1"),
+        ({"openai_proxy": "http://proxy:3128"}, ""),  # of the way, not of the model
+    ],
+)
+def test_the_address_of_a_model_is_told_without_secrets(settings, address) -> None:
+    chat = openai.ChatOpenAI(model="m", api_key=SecretStr("k"), **settings)
+    assert LangChainModel(chat).address == address
