@@ -152,7 +152,11 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
         question = letters_of(tree.question or "")
         holds_text = any(text[:_PART] in question for text in found)
         is_of_user = not holds_text and not _asked_of(replies, tree)
-        is_searching = any(_is_inside(tree, search) for search in searches)
+        is_searching = any(  # a search, or a run that went on inside of one
+            search.root.began <= tree.root.began
+            and end_of(tree.root) <= end_of(search.root)
+            for search in searches
+        )
         if question and is_of_user and not is_searching:
             asking_runs.append(tree)
         replies += [Reply(call.reply) for call in _model_calls(tree)]
@@ -160,12 +164,6 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
             forms = [letters_of(document.text) for document in node.documents or ()]
             found.update(form for form in forms if len(form) >= SHORTEST)
     return asking_runs
-
-
-def _is_inside(tree: Tree, search: Tree) -> bool:
-    """Whether a run is a search, or began and ended while it went on."""
-    begins_in = search.root.began <= tree.root.began
-    return begins_in and end_of(tree.root) <= end_of(search.root)
 
 
 def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
