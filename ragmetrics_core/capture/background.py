@@ -497,10 +497,7 @@ class BackgroundEvaluator(Generic[Run]):
         """
         result = future.result()
         if self._run.stopped:  # why no further sample is judged; "" while it goes on
-            self.problems.note(
-                "a limit was reached, so that samples are not judged:"
-                f" {self._run.stopped}"
-            )
+            self.problems.note(f"samples are not judged: {self._run.stopped}")
         for name, outcome in result.results.items():
             self.aggregates[name].add(outcome.status, outcome.value)
             if outcome.status == "failed":

@@ -73,6 +73,8 @@ order. Up to this many rows are judged meanwhile; their results wait.
 # Two ready results are given for each new row that starts. So the results that have
 # piled up behind a slow row become fewer.
 _RESULTS_BEFORE_A_ROW = 2
+# An endless stream of samples asks a judge that answers no more again after so long.
+_OUTAGE_SECONDS = 300.0
 # Seconds that the loop of all judges has to end its rows after an interrupt.
 _SECONDS_TO_INTERRUPT = 4.0
 
@@ -418,7 +420,13 @@ class Run:
         return wait_for_batches and wait_for(self.batch_store.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging the next sample of an endless stream, which no recorder sees."""
+        """Start judging the next sample of an endless stream, which no recorder sees.
+
+        A judge that answers no more is asked again after some minutes.
+        """
+        seconds = time.monotonic() - self._judging.opened_at
+        if self._judging.unavailable is not None and seconds > _OUTAGE_SECONDS:
+            self._judging.open_sessions()
         with as_judge_work():
             return submit(self._judging.judge(index, sample, self.metrics))
 

@@ -1,8 +1,10 @@
 """Judges one sample with all metrics of a run, side by side."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ragmetrics_core.data import (
     JudgeUnavailable,
@@ -92,6 +94,7 @@ class SampleJudging:
         models: The names of models that replied, as they named themselves.
         judges: The judges of this run, without repeats.
         most_rows: Most rows that are judged at a time: enough to use every call slot.
+        opened_at: When the sessions were opened, by the monotonic clock.
     """
 
     def __init__(
@@ -124,22 +127,29 @@ class SampleJudging:
         self._question_slots = asyncio.Semaphore(concurrency + n_questions_ahead)
         # Held while the metrics of a sample start, so that samples start one by one.
         self._start_of_sample = asyncio.Lock()
+        self._judges_given = judge_by_metric
+        self._new_run_judge = partial(
+            RunJudge,
+            budget=budget,
+            store=store,
+            concurrency=concurrency,
+            slots=self._question_slots,
+        )
+        self.open_sessions()
+
+    def open_sessions(self) -> None:
+        """Open a new session of each judge, against which nothing is known yet."""
+        self.opened_at = time.monotonic()
         # By the ``id()`` of a judge: the judge with its session and the run's limits.
         judge_by_identity = {
-            identity: RunJudge(
-                judge,
-                budget=budget,
-                store=store,
-                concurrency=concurrency,
-                slots=self._question_slots,
-            )
-            for identity, judge in distinct_judges(judge_by_metric).items()
+            identity: self._new_run_judge(judge)
+            for identity, judge in distinct_judges(self._judges_given).items()
         }
         self.judges = list(judge_by_identity.values())
         # The judge of each metric in this run, by the metric's name.
         self._judge_by_metric = {
             name: judge_by_identity[id(judge)]
-            for name, judge in judge_by_metric.items()
+            for name, judge in self._judges_given.items()
         }
 
     def check_signatures(self, metrics: Sequence[Metric]) -> None:

@@ -669,7 +669,33 @@ def test_a_limit_that_is_reached_is_said():
     assert background.flush(timeout=30)
     assert background.aggregates["context_adherence"].scored == 1
     (said,) = background.problems.counts
-    assert "limit was reached" in said
+    assert "not judged: max_calls=1 was reached" in said
+
+
+@pytest.mark.parametrize(("seconds", "n_judged"), [(300.0, 0), (0.0, 5)])
+def test_a_judge_that_answered_no_more_is_asked_again_after_a_while(
+    monkeypatch, seconds, n_judged
+):
+    monkeypatch.setattr("ragmetrics_core.engine.run._OUTAGE_SECONDS", seconds)
+    is_well = threading.Event()
+
+    class Restarted(Agreeing):
+        async def complete(self, request):
+            if is_well.is_set():
+                return await super().complete(request)
+            return ChatReply((Choice("is loading"),) * request.n, Usage(calls=1))
+
+    background = evaluator(Restarted())
+    for number in range(30):
+        background.record(run_of(number))
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].failed == 30
+    assert any("none of the last" in said for said in background.problems.counts)
+    is_well.set()
+    for number in range(30, 35):
+        background.record(run_of(number))
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].scored == n_judged
 
 
 def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
