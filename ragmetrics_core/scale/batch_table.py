@@ -151,9 +151,6 @@ def create_tables(connection: sqlite3.Connection) -> None:
     """Make the tables, where the file has none yet."""
     for table in _TABLES:
         connection.execute(table)
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(batches)")]
-    if "variable" in columns:  # a file that was written earlier
-        connection.execute("ALTER TABLE batches DROP COLUMN variable")
 
 
 def all_batches(connection: sqlite3.Connection) -> list[Batch]:
@@ -165,10 +162,10 @@ def all_batches(connection: sqlite3.Connection) -> list[Batch]:
 
 
 def claim_requests(
+    connection: sqlite3.Connection,
     requests: Iterable[ParkedRequest],
     token: str,
     endpoint: str,
-    connection: sqlite3.Connection,
 ) -> list[bytes]:
     """Claim requests for a batch about to be made, and return the lines of its file.
 
@@ -189,10 +186,10 @@ def claim_requests(
 
 
 def update_batch(
+    connection: sqlite3.Connection,
     token: str,
     column: Literal["id", "since", "unreadable_since"],
     value: str | float,
-    connection: sqlite3.Connection,
 ) -> bool:
     """Enter what is known of a batch by now; False if the batch is forgotten."""
     update = f"UPDATE batches SET {column} = ? WHERE token = ?"  # noqa: S608  # our own name
@@ -200,22 +197,22 @@ def update_batch(
 
 
 def note_taken(
+    connection: sqlite3.Connection,
     reply_ids: Sequence[str],
     request_id: str,
     token: str,
-    connection: sqlite3.Connection,
 ) -> None:
     """Note that a pass has taken an answer: the token becomes that of the pass."""
     rows = [(reply_id, token, request_id) for reply_id in reply_ids]
     connection.executemany(_TAKE, rows)
 
 
-def forget_answers_of(token: str, connection: sqlite3.Connection) -> None:
+def forget_answers_of(connection: sqlite3.Connection, token: str) -> None:
     """Forget the answers that a pass took."""
     connection.execute("DELETE FROM parked WHERE token = ?", (token,))
 
 
-def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -> int:
+def forget_batch(connection: sqlite3.Connection, token: str, code: str | None) -> int:
     """Forget a batch, and return the number of its requests without an answer.
 
     These requests get ``code`` as their error. Without a code they are as if never
@@ -232,13 +229,13 @@ def forget_batch(token: str, code: str | None, connection: sqlite3.Connection) -
     return n_unanswered
 
 
-def count_passing_failures(token: str, connection: sqlite3.Connection) -> int:
+def count_passing_failures(connection: sqlite3.Connection, token: str) -> int:
     """How many requests of a batch failed for a passing reason and may be tried again."""
     row = connection.execute(_COUNT_PASSING_FAILURES, (token, MAX_TRIES)).fetchone()
     return int(row[0])
 
 
-def enter_answers(token: str, content: bytes, connection: sqlite3.Connection) -> int:
+def enter_answers(connection: sqlite3.Connection, token: str, content: bytes) -> int:
     """Enter the results in a batch's file of results, and count the new ones.
 
     A line without a result is left out, such as one of an expired request.

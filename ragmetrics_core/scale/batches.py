@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, Usage, errors
@@ -45,6 +44,7 @@ from ragmetrics_core.scale.batch_table import (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks at batches that are on their way."""
@@ -52,10 +52,9 @@ LOOK_SECONDS = 10.0
 # Seconds that a batch has to be made, once its file is there and the deadline has come.
 _LAST_SECONDS = 5.0
 _PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
-# What is said of the requests of a batch that has no answer for them.
+# What is said of the requests of a batch that has no answer for them. Those of a batch
+# with another status, which was refused or cancelled, were not asked.
 _CODES_BY_STATUS = {"completed": "no_result", "expired": "batch_expired"}
-# Statuses of a batch whose requests the service has not asked.
-_REFUSED_OR_CANCELLED = ("failed", "cancelled")
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -224,7 +223,9 @@ class ParkingStore(SqliteStore):
         n_replies = max(1, len(reply.choices))
         reply_ids = [digest(key) for key in keys[:n_replies]]
         self.write(
-            partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
+            lambda connection: batch_table.note_taken(
+                connection, reply_ids, request_id, self._pass_token
+            )
         )
         self._budget.calls += 1
         self._budget.spent += reply.usage.cost or 0.0
@@ -260,9 +261,7 @@ class ParkingStore(SqliteStore):
             for model, requests in self._waiting.batches():
                 await self._make_batch(model, requests)
         if not self.needs_further_pass:
-            self._run_and_commit(
-                partial(batch_table.forget_answers_of, self._pass_token)
-            )
+            self._change(batch_table.forget_answers_of, self._pass_token)
 
     async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
@@ -279,8 +278,9 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         # the claimed requests as the service wants them: each as a line of JSON
-        claim = partial(batch_table.claim_requests, requests, token, model.base_url)
-        request_lines = self._run_and_commit(claim)
+        request_lines = self._change(
+            batch_table.claim_requests, requests, token, model.base_url
+        )
         if not request_lines:  # other processes have claimed all requests
             self._waits_for_other_process = True
             return
@@ -289,13 +289,13 @@ class ParkingStore(SqliteStore):
             file_id = await batch_calls.upload_file(model, request_lines)
         except asyncio.CancelledError:  # the run's deadline has come
             self.batches_of_pass.discard(token)
-            self._run_and_commit(partial(batch_table.forget_batch, token, None))
+            self._change(batch_table.forget_batch, token, None)
             raise
         except errors.JudgeError as error:
             raise self._not_made(token, error) from None
         # from now the requests are claimed for ten minutes more
-        has_claim_expired = not self._run_and_commit(
-            partial(batch_table.update_batch, token, "since", time.time())
+        has_claim_expired = not self._change(
+            batch_table.update_batch, token, "since", time.time()
         )
         if has_claim_expired:  # the upload was so slow that other processes took over
             return
@@ -316,7 +316,7 @@ class ParkingStore(SqliteStore):
 
     def _not_made(self, token: str, error: errors.JudgeError) -> errors.BatchFailed:
         """Forget a batch that was surely not made, and return the error to raise."""
-        self._run_and_commit(partial(batch_table.forget_batch, token, None))
+        self._change(batch_table.forget_batch, token, None)
         return errors.BatchFailed(
             f"a batch was not made, and the next run asks its requests: {error}"
         )
@@ -333,9 +333,7 @@ class ParkingStore(SqliteStore):
 
         async def make() -> str:
             batch_id = await batch_calls.make_batch(model, file_id, token)
-            self._run_and_commit(
-                partial(batch_table.update_batch, token, "id", batch_id)
-            )
+            self._change(batch_table.update_batch, token, "id", batch_id)
             return batch_id
 
         making = asyncio.ensure_future(make())
@@ -368,7 +366,7 @@ class ParkingStore(SqliteStore):
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
-        for batch in self._run_and_commit(batch_table.all_batches):
+        for batch in self._change(batch_table.all_batches):
             model = self._model_by_address.get(batch.endpoint)
             if model is None:  # of another service: it is left alone, and logged once
                 if batch.token not in self.address_by_foreign_batch:
@@ -385,16 +383,14 @@ class ParkingStore(SqliteStore):
                 if not cancel:
                     raise
                 # it is unknown there: its requests are to be asked again
-                self._run_and_commit(
-                    partial(batch_table.forget_batch, batch.token, None)
-                )
+                self._change(batch_table.forget_batch, batch.token, None)
                 given_up = {"status": "not known there, given up", "request_counts": {}}
                 states[batch.token] = {"id": batch.id, **given_up}
                 continue
             # the service lists it, under an id, and it has not ended
             is_cancellable = bool(state["id"]) and state["status"] not in ENDED
             if cancel and is_cancellable:
-                state = await batch_calls.cancel_batch(model, str(state["id"]))
+                state = await batch_calls.cancel_batch(model, state["id"])
             if collect and state["status"] in ENDED:
                 await self._collect(model, batch, state)
             states[batch.token] = state
@@ -417,9 +413,7 @@ class ParkingStore(SqliteStore):
             return state
         state = await batch_calls.batch_by_token(model, batch.token)
         if state["id"]:
-            self._run_and_commit(
-                partial(batch_table.update_batch, batch.token, "id", str(state["id"]))
-            )
+            self._change(batch_table.update_batch, batch.token, "id", state["id"])
         elif time.time() < batch.since + SETTLED_SECONDS:  # since it was entered
             state["status"] = "not confirmed yet"
         else:
@@ -491,10 +485,8 @@ class ParkingStore(SqliteStore):
             first_look = batch.unreadable_since
             if first_look is None:
                 first_look = time.time()
-                self._run_and_commit(
-                    partial(
-                        batch_table.update_batch, token, "unreadable_since", first_look
-                    )
+                self._change(
+                    batch_table.update_batch, token, "unreadable_since", first_look
                 )
             if time.time() - first_look < SETTLED_SECONDS:
                 state["status"] = (
@@ -502,32 +494,29 @@ class ParkingStore(SqliteStore):
                     " are asked again)"
                 )
                 return
-        n_failed = self._count_failures_to_ask_again(token)
-        # In our file, requests without an answer become failures with this code.
+        # those for a reason that may pass: the next run asks these requests
+        n_failed = self._change(batch_table.count_passing_failures, token)
+        # In our file, requests without an answer become failures with this code. None:
+        # the batch was refused or cancelled.
         code_of_unanswered = _CODES_BY_STATUS.get(status)
-        n_without_answer = self._run_and_commit(
-            partial(batch_table.forget_batch, token, code_of_unanswered)
+        n_without_answer = self._change(
+            batch_table.forget_batch, token, code_of_unanswered
         )
         # Of a batch that was refused they are no failures: all are asked again. Else they
         # are counted with the new failures, without those that were asked three times.
         n_to_ask_again = n_failed + n_without_answer
-        if status not in _REFUSED_OR_CANCELLED:
-            n_to_ask_again = self._count_failures_to_ask_again(token)
+        if code_of_unanswered is not None:
+            n_to_ask_again = self._change(batch_table.count_passing_failures, token)
         outcome = (
             f"{state['id'] or 'a batch not made'}: {status}, {n_entered - n_failed}"
             f" requests answered, {n_to_ask_again} to be asked again"
         )
-        if status in _REFUSED_OR_CANCELLED:
+        if code_of_unanswered is None:
             reason = reason_for_failure(state)  # "" if the service says none
             raise errors.BatchFailed(f"{outcome} by the next run {reason}".rstrip())
         are_all_answered = n_failed == 0 and n_without_answer == 0
         level = logging.INFO if are_all_answered else logging.WARNING
         logger.log(level, "%s", outcome)
-
-    def _count_failures_to_ask_again(self, token: str) -> int:
-        """How many requests failed for a reason that may pass: the next run asks them."""
-        count = partial(batch_table.count_passing_failures, token)
-        return self._run_and_commit(count)
 
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
@@ -551,9 +540,7 @@ class ParkingStore(SqliteStore):
             # a service deletes a file after a while
             with suppress(errors.BatchFailed):
                 content = await batch_calls.file_content(model, state[name])
-                n_entered += self._run_and_commit(
-                    partial(batch_table.enter_answers, token, content)
-                )
+                n_entered += self._change(batch_table.enter_answers, token, content)
                 if name == "output_file_id":
                     n_output_lines = len(content.splitlines())
         # Of a completed batch whose service counts nothing one at least was answered.
@@ -562,7 +549,12 @@ class ParkingStore(SqliteStore):
         are_all_readable = n_output_lines >= n_completed
         return n_entered, are_all_readable
 
-    def _run_and_commit(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    def _change(
+        self,
+        change: Callable[Concatenate[sqlite3.Connection, P], T],
+        *values: P.args,
+        **named: P.kwargs,
+    ) -> T:
         """Run a function of ``batch_table`` on the file, and commit what it changes.
 
         Returns:
@@ -571,7 +563,7 @@ class ParkingStore(SqliteStore):
         Raises:
             SettingError: If the file cannot be written.
         """
-        result = self.write(change)
+        result = self.write(lambda connection: change(connection, *values, **named))
         if self.trouble is not None:
             raise SettingError(
                 f"{self.path} cannot be written, and batches are kept there: make room"

@@ -290,9 +290,8 @@ def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
     def wait_for_another(call: str, key: str, when: str) -> None:
         if (call, when) == ("upload", "after") and not service.batches:
             with closing(sqlite3.connect(store)) as file, file:
-                batch_table.forget_batch(
-                    file.execute("SELECT token FROM batches").fetchone()[0], None, file
-                )
+                (token,) = file.execute("SELECT token FROM batches").fetchone()
+                batch_table.forget_batch(file, token, None)
 
     with BatchService(plausible_reply, around=wait_for_another) as service:
         report = asked(service, store, ["recall"], how=True)
