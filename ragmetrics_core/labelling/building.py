@@ -393,25 +393,29 @@ def _chunks_in_turn(
 ) -> Iterator[Sample]:
     """Yield samples of one chunk each: one chunk of each document, then another of each.
 
-    Example: A with the chunks a1 and a2, and B with b1: b1, a2, a1. The order of the
-    documents and of the chunks in them is random, and the same for each call with the
-    same seed. A sample's metadata name its document.
+    The order is the same for each call with the same seed. A sample's metadata name its
+    document.
     """
-    random_source = _random_of_parts(settings.seed, "questions")
-    samples_by_document: list[list[Sample]] = []
+    samples_by_document = []
     for document in documents:
-        chunks = chunk_document(document, size=settings.chunk_size)
         metadata = {"document": document.id}
-        samples_of_document = [
-            Sample(contexts=(chunk,), metadata=metadata)
-            for chunk in random_source.sample(chunks, len(chunks))
-        ]
-        samples_by_document.append(samples_of_document)
-    random_source.shuffle(samples_by_document)
-    for one_of_each in zip_longest(*samples_by_document):
-        for sample in one_of_each:
-            if sample is not None:  # None: the document has no more chunks
-                yield sample
+        chunks = chunk_document(document, size=settings.chunk_size)
+        samples_by_document.append(
+            [Sample(contexts=(chunk,), metadata=metadata) for chunk in chunks]
+        )
+    return _in_turn(samples_by_document, _random_of_parts(settings.seed, "questions"))
+
+
+def _in_turn(lists: Iterable[Sequence[T]], random_source: random.Random) -> Iterator[T]:
+    """Yield an element of each list, then another of each, until all were yielded.
+
+    Example: of [a1, a2] and [b1]: b1, a2, a1. The order of the lists and of their
+    elements is random.
+    """
+    shuffled = [random_source.sample(elements, len(elements)) for elements in lists]
+    random_source.shuffle(shuffled)
+    for one_of_each in zip_longest(*shuffled):
+        yield from (element for element in one_of_each if element is not None)
 
 
 def build_discrete(
@@ -819,15 +823,14 @@ def _choose_contexts(
     golden_chunks = chunks[start : start + settings.golden]
 
     chunks_of_others = [
-        random_source.sample(chunks_of_other, len(chunks_of_other))
+        chunks_of_other
         for other_id, chunks_of_other in chunks_by_document.items()
         if other_id != document_id and chunks_of_other
     ]
-    random_source.shuffle(chunks_of_others)
     texts_of_document = {chunk.text for chunk in chunks}
     noise_by_text: dict[str, Context] = {}
-    for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
-        if chunk is not None and chunk.text not in texts_of_document:
+    for chunk in _in_turn(chunks_of_others, random_source):
+        if chunk.text not in texts_of_document:
             noise_by_text.setdefault(chunk.text, chunk)
     if len(noise_by_text) < settings.noise:
         raise InputError(

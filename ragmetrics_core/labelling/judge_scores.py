@@ -219,9 +219,7 @@ def _measure(
     def compute_over(drawn_documents: Iterable[Rows]) -> float | None:
         return compute(list(chain.from_iterable(drawn_documents)))
 
-    interval = None
-    if len(documents) > 1:
-        interval = bootstrap([documents], compute_over, draws=draws)
+    interval = bootstrap([documents], compute_over, draws=draws)
     n_points = sum(map(len, documents))
     return Measured(name, None, n_points, compute_over(documents), interval)
 
@@ -277,9 +275,8 @@ def score_table(
     """
     statistic_names = tuple(scores[0].values) if scores else ()
     rows = [("judge", "metric", *statistic_names, "points", "calls", "cost")]
-    for score in scores:
-        caveat_mark = _caveat_mark(labelled_set, reviews, score)
-        rows.append(_cells_of_row(score, caveat_mark))
+    marks = [_caveat_mark(labelled_set, reviews, score) for score in scores]
+    rows += map(_cells_of_row, scores, marks)
     # the cells of a column below each other
     columns = zip(*rows, strict=True)
     widths = [max(len(cell) for cell in column) for column in columns]
@@ -343,16 +340,13 @@ def _caveat_mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) ->
 
     The lexical judge agrees with labels by BM25's ranks, because both count words.
     """
-    if not isinstance(labelled_set, DiscreteSet):
-        return ""
-    is_reviewed = False
-    if reviews is not None:
-        is_reviewed = len(reviews.first) == len(review_items(labelled_set))
+    n_reviewed = 0 if reviews is None else len(reviews.first)
+    is_reviewed = n_reviewed == len(review_items(labelled_set))
+    # of a discrete set alone
     is_ranked_by_words = labelled_set.header.parameters.get("retriever") == "bm25"
     is_judged_by_words = score.judge.startswith("lexical")
-    if is_ranked_by_words and is_judged_by_words and not is_reviewed:
-        return _CAVEAT_MARK
-    return ""
+    is_no_evidence = is_ranked_by_words and is_judged_by_words and not is_reviewed
+    return _CAVEAT_MARK if is_no_evidence else ""
 
 
 def caveats(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from statistics import fmean
 
@@ -573,43 +574,41 @@ def pair_with_labels(
     if result.value is None:
         return
     length = len(row.sample.answer or "")  # judges may favour long answers
+    pair = partial(Labelled, source=row.source, id=row.sample.id or "-")
     if row.other_sample is not None:
         if other_result is not None and other_result.value is not None:
             # which answer is better: a score above one half is for the other one
             extra_length = len(row.other_sample.answer or "") - length
-            (label,) = row.labels
             preference = (1 + other_result.value - result.value) / 2
-            yield _verdict(row, preference, label, extra_length)
+            yield pair(preference, row.labels, length=extra_length)
         return
     evidence = result.evidence
     if isinstance(evidence, JudgedChunks):  # a verdict per context: is it useful?
         for chunk, context, label in zip(
             evidence.chunks, row.sample.known_contexts, row.labels, strict=True
         ):
-            length = len(context.text)
-            if chunk.probability is None:
+            score = chunk.probability
+            if score is None:  # the judge gave a bare verdict
                 score = 1.0 if chunk.useful else 0.0
-                yield _verdict(row, score, label, length)
-            else:
-                yield _verdict(row, chunk.probability, label, length, chunk.useful)
+            length = len(context.text)
+            yield pair(score, (label,), length=length, verdict=chunk.useful)
     elif isinstance(evidence, FactMatrix):  # per fact: is it present in any context?
         facts = [fact.text for fact in row.sample.facts or ()]
         label_by_fact = dict(zip(facts, row.labels, strict=True))
         for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
             score = max(cell.probability or 0.0 for cell in cells)
-            yield _verdict(row, score, label_by_fact[fact.text], len(fact.text))
+            yield pair(score, (label_by_fact[fact.text],), length=len(fact.text))
     elif isinstance(evidence, CitationEvidence):
         # is all of the answer supported by what it cites? its weakest sentence decides
         weakest = min(
             statement.support for statement in evidence.statements if statement.claims
         )
         is_supported = evidence.supported == evidence.claims
-        (label,) = row.labels
-        yield _verdict(row, weakest, label, length, is_supported)
+        yield pair(weakest, row.labels, length=length, verdict=is_supported)
     else:
+        verdict = own_verdict(evidence)
         for label in row.labels:
-            verdict = own_verdict(evidence)
-            yield _verdict(row, result.value, label, length, verdict)
+            yield pair(result.value, (label,), length=length, verdict=verdict)
 
 
 def own_verdict(evidence: object) -> bool | None:
@@ -621,27 +620,6 @@ def own_verdict(evidence: object) -> bool | None:
     if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
         return evidence.yes > 0
     return None
-
-
-def _verdict(
-    row: LabelledSample,
-    score: float,
-    label: bool,
-    length: int,
-    own_verdict: bool | None = None,
-) -> Labelled:
-    """Pair the judge's score with a label.
-
-    ``own_verdict`` is the judge's verdict if it does not follow from the score.
-    """
-    return Labelled(
-        score=score,
-        votes=(label,),
-        source=row.source,
-        length=length,
-        id=row.sample.id or "-",
-        verdict=own_verdict,
-    )
 
 
 ANY_NUMBER = "any number changed"
