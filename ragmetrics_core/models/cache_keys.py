@@ -144,7 +144,7 @@ def public_form(settings: object) -> object:
         return settings
     form: dict[object, object] = {}
     for name, value in settings.items():
-        if not _is_headers(name):
+        if _words_of(name)[-1:] != ["headers"]:  # such as ``default_headers``
             if not _is_secret(name, value):
                 form[name] = public_form(value)
         elif isinstance(value, Mapping):
@@ -170,9 +170,9 @@ def address_in(form: object) -> str:
     return next(filter(None, map(address_in, parts)), "")
 
 
-def _is_headers(name: object) -> bool:
-    """Whether a field holds headers, by its name, such as ``default_headers``."""
-    return [word.lower() for word in _WORD.findall(str(name))][-1:] == ["headers"]
+def _words_of(name: object) -> list[str]:
+    """The words of a field's name in lower case: "api" and "key" of ``apiKey``."""
+    return [word.lower() for word in _WORD.findall(str(name))]
 
 
 def _is_secret(name: object, value: object) -> bool:
@@ -182,10 +182,8 @@ def _is_secret(name: object, value: object) -> bool:
     the like, which are tokens of a text, for numbers, and for what has parts, such as
     the schema of a tool's argument.
     """
-    words = [word.lower() for word in _WORD.findall(str(name))]
-    if not words:
-        return False
-    if isinstance(value, (int, float, Mapping, list, tuple)):
+    words = _words_of(name)
+    if not words or isinstance(value, (int, float, Mapping, list, tuple)):
         return False
     if words[-1] == "token":
         return _KINDS_OF_TOKENS.isdisjoint(words)

@@ -440,15 +440,11 @@ def _why_not_comparable(
     for name in names:
         phrases += differences(matched.pairs, name)  # of the metric's settings
 
-    # At another address another model may answer. One that is not known contradicts
-    # nothing, and a proxy on the way neither.
-    for judge, addresses_before in before.run.addresses.items():
-        addresses_after = after.run.addresses.get(judge, ())
-        are_known = bool(addresses_before) and bool(addresses_after)
-        if are_known and before.run.endpoints(judge) != after.run.endpoints(judge):
+    for judge, addresses in before.run.addresses.items():
+        if before.run.has_other_endpoints(judge, after.run.endpoints(judge)):
             phrases.append(
-                f"judge {judge} at {', '.join(addresses_before)} against"
-                f" {', '.join(addresses_after)}"
+                f"judge {judge} at {', '.join(addresses)} against"
+                f" {', '.join(after.run.addresses[judge])}"
             )
     return phrases
 

@@ -178,8 +178,7 @@ def _may_be_of_one_model(card: Card, run: RunFacts) -> bool:
     Under one name of a judge another model may reply elsewhere, or later. What either
     does not know contradicts nothing.
     """
-    endpoints = run.endpoints(card.judge)
-    if card.endpoints and endpoints and card.endpoints != endpoints:
+    if run.has_other_endpoints(card.judge, card.endpoints):
         return False
     if not card.models or not run.models:
         return True

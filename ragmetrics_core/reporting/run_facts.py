@@ -136,6 +136,14 @@ class RunFacts(Frozen):
         addresses = self.addresses.get(judge, ())
         return tuple(sorted({each.partition(" through ")[0] for each in addresses}))
 
+    def has_other_endpoints(self, judge: str, endpoints: tuple[str, ...]) -> bool:
+        """Whether a judge was asked elsewhere: what is not known contradicts nothing.
+
+        At another address another model may answer.
+        """
+        own = self.endpoints(judge)
+        return bool(own and endpoints) and own != endpoints
+
     @property
     def key(self) -> str:
         """What tells the run from others: when it began, and the digests of its inputs."""
