@@ -36,6 +36,8 @@ _NO_SETTING = re.compile(
     r"|trace|session|user|baggage",
     re.IGNORECASE,
 )
+# Replies are stored as they were read. 2: what a framework completed does not count.
+_READING = 2
 _ADDRESS = re.compile(r"https?://\S+")
 _USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 # The variables by which SDKs of providers take another address.
@@ -85,7 +87,7 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
     try:
         settings = public_form(form())
         # A provider's address in the environment changes replies like a setting.
-        text = json.dumps([settings, provider_addresses()], sort_keys=True)
+        text = json.dumps([settings, provider_addresses(), _READING], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # the framework's or a user's code raised: no key
         _logger.debug(
             "replies of %s are kept for the process only: %s",

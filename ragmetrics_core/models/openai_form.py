@@ -31,7 +31,10 @@ from ragmetrics_core.models.features import topics_of
 _FINISH: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "completed"), "stop"),
     **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_calls"),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
+    **dict.fromkeys(
+        ("length", "max_tokens", "max_output_tokens", "model_length", "incomplete"),
+        "length",
+    ),
     **dict.fromkeys(
         (
             "content_filter",
@@ -268,8 +271,8 @@ def reply_of(
     Args:
         model: Name of the model that was asked, for messages.
         choices: The choices; at least one.
-        usage: A mapping with ``prompt_tokens`` and ``completion_tokens``. A number that
-            is missing or impossible becomes 0, for unknown.
+        usage: A mapping with ``prompt_tokens``, ``completion_tokens`` and
+            ``total_tokens``. A number that is missing or impossible is unknown.
         models: Names of the models that answered, as the endpoint gives them. Anything
             that is no name, or contains a secret, is left out.
         prices: US dollars per token sent and received; None if they are unknown.
@@ -306,10 +309,14 @@ def reply_of(
         cached_tokens = _token_count(details.get("cached_tokens"))
         # they are among the prompt's, unless a proxy counts the new ones alone
         prompt_tokens += cached_tokens if cached_tokens > prompt_tokens else 0
+    completion_tokens = _token_count(counts.get("completion_tokens"))
+    total_tokens = _token_count(counts.get("total_tokens"))
+    if prompt_tokens:  # some count the tokens of a reasoning in the total alone
+        completion_tokens = max(completion_tokens, total_tokens - prompt_tokens)
     usage_of_call = Usage(
         calls=1,
         prompt_tokens=prompt_tokens,
-        completion_tokens=_token_count(counts.get("completion_tokens")),
+        completion_tokens=completion_tokens,
         cost=None,
         models=tuple(sorted(usable_names)),
     )
@@ -389,19 +396,28 @@ def _object_elsewhere(message: Mapping[str, Any]) -> str:
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict)
     ]
-    texts = [message.get("content")]
-    texts += [
-        function.get("arguments")
-        for function in (*reversed(functions), message.get("function_call"))
+    arguments = [
+        _as_text(function.get("arguments"))
+        for function in (*functions, message.get("function_call"))
         if isinstance(function, dict)
     ]
-    texts += [message.get("reasoning_content"), message.get("reasoning")]
-    for text in texts:
-        if isinstance(text, dict):  # the server has parsed it
-            return json.dumps(text, ensure_ascii=False)
-        if isinstance(text, str) and text.rstrip().endswith("}"):
+    # several calls are one text: they may contradict each other
+    if any(arguments):
+        return "\n".join(arguments)
+    texts = [
+        message.get(name) for name in ("content", "reasoning_content", "reasoning")
+    ]
+    for text in map(_as_text, texts):
+        if text.rstrip().endswith("}"):
             return text
     return ""
+
+
+def _as_text(part: object) -> str:
+    """A text, also of what the server has parsed; "" for anything else."""
+    if isinstance(part, dict):
+        return json.dumps(part, ensure_ascii=False)
+    return part if isinstance(part, str) else ""
 
 
 def choice_of(

@@ -9,6 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,13 @@ from ragmetrics_core.data.replies import Answer, NotAnswered
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.reading import read
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.testing.chat_model_contract import (
     BY_STATUS,
+    PLAIN,
     TEXT,
     ChatModelContract,
 )
@@ -53,6 +56,36 @@ class FrameworkClientContract(ChatModelContract):
     test_what_an_endpoint_cannot_do_is_replaced = few_by_day(
         ChatModelContract.test_what_an_endpoint_cannot_do_is_replaced
     )
+
+    @pytest.mark.parametrize("reason", ["length", "stop", "tool_calls"])
+    @pytest.mark.parametrize(
+        "replies",
+        [
+            ('{"reason": "r", "useful": 0',),
+            ('{"reason": "r", "useful": 1}', '{"reason": "r", "useful": 0}'),
+        ],
+        ids=["cut", "two"],
+    )
+    def test_a_reply_is_read_as_the_model_wrote_it(
+        self, replies, reason, loopback_server
+    ):
+        """Parsers of frameworks complete what was cut off, and take one of two."""
+
+        def send(asked):
+            message = {"role": "assistant", "content": "\n".join(replies)}
+            if asked.get("tools") and len(replies) == 1:
+                name = asked["tools"][0]["function"]["name"]
+                function = {"name": name, "arguments": replies[0]}
+                call = {"id": "1", "type": "function", "function": function}
+                message = {"role": "assistant", "content": None, "tool_calls": [call]}
+            return {"message": message, "finish_reason": reason}
+
+        server = loopback_server(send)
+        takes_schema = "json_schema" not in self.lacks
+        schema = Usefulness.model_json_schema() if takes_schema else None
+        (choice,) = self.complete(server, replace(PLAIN, schema=schema)).choices
+        with pytest.raises(errors.UnusableReply):
+            read(choice, QUESTION)
 
 
 class StatusError(Exception):

@@ -226,6 +226,30 @@ def test_structured_output_without_result_and_without_error() -> None:
     assert complete(failing, schema=SCHEMA).choices[0].text == "no JSON"
 
 
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ({"stop_reason": "tool_use"}, '{"useful": 1}\n{"useful": 0}'),
+        ({"stop_reason": "max_tokens"}, ""),
+        ({"stopReason": "max_tokens"}, ""),
+        ({"incomplete_details": {"reason": "max_output_tokens"}}, ""),
+    ],
+)
+def test_calls_are_read_all_and_only_where_the_reply_has_ended(
+    ends: dict[str, Any], text: str
+) -> None:
+    """LangChain hands on the first call, also where its arguments were cut off."""
+    calls: Any = [
+        {"name": "reply", "args": {"useful": useful}, "id": str(useful)}
+        for useful in (1, 0)
+    ]
+    raw = AIMessage("Let me see.", tool_calls=calls, response_metadata=ends)
+    model = Structured(outcome={"raw": raw, "parsed": {"useful": 1}})
+    (choice,) = complete(model, schema=SCHEMA).choices
+    assert choice.text == text
+    assert (choice.finish == "length") == (text == "")
+
+
 def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     model = LangChainModel(Structured(outcome=NotImplementedError()))
     with pytest.raises(errors.RequestRejected, match="json_schema"):

@@ -1210,3 +1210,28 @@ def test_a_proxy_that_counts_new_tokens_alone_has_cut_no_prompt(loopback_server)
     (outcome,) = report.results[0].results.values()
     assert (outcome.status, outcome.usage.calls) == ("scored", len(server.requests))
     assert outcome.usage.prompt_tokens == 6_100 * len(server.requests)
+
+
+@pytest.mark.parametrize(
+    ("counted", "n_tokens"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 1_120}, 1_020),
+        ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}, 20),
+        ({"prompt_tokens": 100, "completion_tokens": 20}, 20),
+        ({"completion_tokens": 20, "total_tokens": 120}, 20),
+    ],
+)
+def test_tokens_of_a_reasoning_that_stand_in_the_total_alone_are_counted(
+    counted, n_tokens, loopback_server
+):
+    server = loopback_server(
+        lambda _: '{"missing": [], "sufficient": 1}',
+        from_openai=lambda body: {**body, "usage": counted},
+    )
+    report = evaluate(
+        [row()],
+        ["context_sufficiency"],
+        judge=OpenAICompatibleModel(server.base_url, "local"),
+    )
+    (outcome,) = report.results[0].results.values()
+    assert outcome.usage.completion_tokens == n_tokens * len(server.requests)

@@ -42,6 +42,11 @@ _MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
 }
 # the limit of a reply's length: in a request, and as a field of LangChain's models
 _NAMES_OF_LIMIT = ("max_tokens", "max_completion_tokens")
+_NAMES_OF_TOKENS = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "total_tokens": "total_tokens",
+}
 _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
@@ -231,17 +236,19 @@ def _read_generations(result: LLMResult) -> dict[str, Any]:
 
 
 def _read_structured(output: Any) -> dict[str, Any]:
-    """The reply of a structured model: what was parsed, else the raw text.
+    """The reply of a structured model: what it wrote or called, else what was parsed.
 
-    The raw text may be JSON all the same.
+    LangChain's parsers complete a reply that was cut off: ``{"score": 0`` of 0.9.
     """
     raw, parsed = None, output
     if isinstance(output, Mapping):
         raw, parsed = output.get("raw"), output.get("parsed")
     choice = _choice("" if raw is None else raw)
-    if parsed is not None:
-        choice["message"]["content"] = _as_json(parsed)
-        choice["logprobs"] = None
+    message = choice["message"]
+    if message.get("tool_calls"):
+        message["content"] = ""  # such as "Let me see", before the call
+    elif parsed is not None and not message["content"].strip():
+        message["content"] = _as_json(parsed)
     return _reply([choice], [raw])
 
 
@@ -263,12 +270,12 @@ def _reply(
     """
     messages = [reply for reply in replies if isinstance(reply, AIMessage)]
     facts_of_call = llm_output or {}
-    usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+    usage: dict[str, Any] = dict.fromkeys(_NAMES_OF_TOKENS.values(), 0)
     for message in messages:
         # what comes from a cache may have a cost alone
         tokens: Mapping[str, Any] = message.usage_metadata or {}
-        usage["prompt_tokens"] += tokens.get("input_tokens", 0)
-        usage["completion_tokens"] += tokens.get("output_tokens", 0)
+        for name, openai_name in _NAMES_OF_TOKENS.items():
+            usage[openai_name] += tokens.get(name, 0)
     # each of several messages may have only a part of the tokens
     if len(replies) > 1:
         usage_of_call = facts_of_call.get("token_usage")
@@ -374,19 +381,19 @@ def _choice(reply: object) -> dict[str, Any]:
             text = _as_json(reply) if message is None else message.text
         return {"message": {"content": text}}
     facts = reply.response_metadata
-    reason = (
-        facts.get("finish_reason")
-        or facts.get("stop_reason")
-        or facts.get("done_reason")
-    )
+    places = [facts, facts.get("incomplete_details") or {}]
+    names = ("finish_reason", "stop_reason", "stopReason", "done_reason", "reason")
+    reasons = [place.get(name) for place in places for name in names]
     refusal = reply.additional_kwargs.get("refusal")
     return {
         "message": {
             "content": str(reply.text),
             "refusal": refusal,
-            "tool_calls": reply.tool_calls,
+            "tool_calls": [
+                {"function": {"arguments": call["args"]}} for call in reply.tool_calls
+            ],
         },
-        "finish_reason": reason,
+        "finish_reason": next(filter(None, reasons), None),
         "logprobs": facts.get("logprobs"),
     }
 

@@ -1,7 +1,6 @@
 """Any LlamaIndex LLM as the chat model behind an LLM judge."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -288,21 +287,28 @@ def _reply(
 ) -> dict[str, Any]:
     """Read what an LLM replied, the tokens that it took, and why it ended.
 
-    If the reply is a function's call, the call's arguments as JSON are the text.
-    Example: a call ``verdict(holds=True)`` gives the text '{"holds": true}'.
+    If the reply is a function's call, its arguments are the reply, as the model wrote
+    them: LlamaIndex completes those that were cut off, ``{"score": 0`` of 0.9.
 
     Args:
         response: What the LLM returned.
         calls_function_of: The LLM that was asked to call a function; None if none was.
         weighs_tokens: Whether the log-probabilities of the tokens were asked for.
     """
-    text = response.message.content or ""
+    message: dict[str, Any] = {"content": response.message.content or ""}
     if calls_function_of is not None:
         calls = calls_function_of.get_tool_calls_from_response(
             response, error_on_no_tool_call=False
         )
+        arguments = _written_arguments(response.message) or [
+            call.tool_kwargs for call in calls
+        ]
         if calls:
-            text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False)
+            message["content"] = ""  # such as "Let me see", before the call
+            message["tool_calls"] = [
+                {"function": {"arguments": each}} for each in arguments
+            ]
+    text = message["content"]
     tokens = aligned(text, response.logprobs or ()) if weighs_tokens else []
     raw = response.raw
     if isinstance(raw, BaseModel):
@@ -316,11 +322,13 @@ def _reply(
         facts,
         "choice.finish_reason",
         "raw.stop_reason",
+        "raw.stopReason",
         "raw.done_reason",
+        "raw.incomplete_details.reason",
     )
-    refusal = _first_of_kind(str, facts, "choice.message.refusal")
+    message["refusal"] = _first_of_kind(str, facts, "choice.message.refusal")
     choice = {
-        "message": {"content": text, "refusal": refusal},
+        "message": message,
         "finish_reason": finish_reason,
         "logprobs": {"content": tokens},
     }
@@ -329,9 +337,20 @@ def _reply(
         "usage": {
             "prompt_tokens": _n_tokens(facts, "prompt", "input"),
             "completion_tokens": _n_tokens(facts, "completion", "output"),
+            "total_tokens": _n_tokens(facts, "total"),
         },
         "model": _first_of_kind(str, facts, "raw.model"),
     }
+
+
+def _written_arguments(message: ChatMessage) -> list[object]:
+    """The arguments of a message's function calls, as written; none where not kept."""
+    of_blocks = [getattr(block, "tool_kwargs", None) for block in message.blocks]
+    of_calls = [
+        getattr(getattr(call, "function", None), "arguments", None)
+        for call in message.additional_kwargs.get("tool_calls") or ()
+    ]
+    return [each for each in of_blocks if each] or [each for each in of_calls if each]
 
 
 def _n_tokens(facts: object, *names: str) -> int | None:
