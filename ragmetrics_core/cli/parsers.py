@@ -6,7 +6,6 @@ loaded: so a help is fast.
 
 import argparse
 import math
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -18,9 +17,6 @@ from typing import Any, NoReturn, get_args
 
 from ragmetrics_core.data import SettingError, Settings, did_you_mean
 
-_INVALID_CHOICE = re.compile(
-    r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL
-)
 _TABLES = tomllib.loads(
     files("ragmetrics_core.cli").joinpath("commands.toml").read_text("utf-8")
 )
@@ -265,19 +261,20 @@ class CommandParser(argparse.ArgumentParser):
             _show_help(self)
         return super().parse_known_args(args, namespace)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is no choice, and name the choices."""
+        choices = action.choices
+        if choices is not None and value not in choices:
+            problem = f"there is no {value!r}{did_you_mean(value, choices)}"
+            raise argparse.ArgumentError(
+                action, f"{problem}; there are: {', '.join(choices)}"
+            )
+
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where help is, and exit with code 2.
 
         The usage is not printed, since it fills a screen for some commands.
         """
-        wrong_choice = _INVALID_CHOICE.fullmatch(message)
-        if wrong_choice is not None:
-            argument, choice, listed = wrong_choice.groups()
-            choices = [name.strip(" '") for name in listed.split(",")]
-            message = (
-                f"argument {argument}: there is no {choice!r}"
-                f"{did_you_mean(choice, choices)}; there are: {', '.join(choices)}"
-            )
         if message.endswith("expected one argument"):
             message += "; one that begins with a dash is written as in --set=-1"
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
