@@ -102,15 +102,12 @@ def reading_of(
         attributes: The attributes of the span.
         dialect: The only dialect that is read; None for each whose mark the span bears.
     """
-    dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
-    marked_dialects = []
-    for names in dialects:
-        # a mark without a value is none: nothing tells then what the call was
-        has_mark = attributes.get(names["mark"]) not in (None, "")
-        prefixes = tuple(names.get("mark_prefixes", ()))
-        has_prefix = prefixes and any(key.startswith(prefixes) for key in attributes)
-        if has_mark or has_prefix:
-            marked_dialects.append(names)
+    marked_dialects = [
+        names
+        for name, names in DIALECTS.items()
+        if dialect in (None, name)
+        if _has_mark(attributes, names) or _has_prefix(attributes, names)
+    ]
     if not marked_dialects:
         return None
     reading = _read(attributes, marked_dialects[0])
@@ -136,16 +133,22 @@ def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
     Traceloop's spans bear the mark of OpenTelemetry's as well, and only theirs have
     attributes that begin with ``traceloop.``.
     """
-    dialects = []
-    for dialect, names in DIALECTS.items():
-        prefixes = tuple(names.get("mark_prefixes", ()))
-        if prefixes:
-            is_written_by = any(key.startswith(prefixes) for key in attributes)
-        else:
-            is_written_by = names["mark"] in attributes
-        if is_written_by:
-            dialects.append(dialect)
-    return dialects
+    return [
+        dialect
+        for dialect, names in DIALECTS.items()
+        if (_has_prefix if "mark_prefixes" in names else _has_mark)(attributes, names)
+    ]
+
+
+def _has_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    """Whether a span bears the mark of a dialect, with a value that tells the call."""
+    return attributes.get(names["mark"]) not in (None, "")
+
+
+def _has_prefix(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    """Whether a span has an attribute that begins as only those of a dialect do."""
+    prefixes = tuple(names.get("mark_prefixes", ()))
+    return any(key.startswith(prefixes) for key in attributes)
 
 
 def attribute_names(*field_names: str) -> tuple[str, ...]:

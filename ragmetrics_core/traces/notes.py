@@ -113,9 +113,7 @@ class Notes:
         if n_of_code:
             counts = ", ".join(f"{count} {code}" for code, count in n_of_code.items())
             lines.append(f"traces that gave no sample: {counts}")
-        for code in n_of_code:
-            if code in _MENDS_TRACE:
-                lines.append(f"{code}: {_MENDS_TRACE[code]}")
+        lines += [f"{code}: {_MENDS_TRACE[code]}" for code in n_of_code]
         if n_of_code and self.kinds:
             kinds = ", ".join(f"{kind} ({count})" for kind, count in self.kinds.items())
             lines.append(

@@ -26,7 +26,9 @@ _WRITTEN_OBJECT = re.compile(
 _HAYSTACK_FIELDS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
 # smolagents has two roles of its own
 _ROLES = {**ROLES, "tool-call": "assistant", "tool-response": "tool"}
-_CONTENT_FIELDS = ("content", "contents", "parts", "blocks")
+CONTENT_FIELDS = ("content", "contents", "parts", "blocks")
+"""Names under which a message may hold what it says, or its blocks."""
+
 _PROMPT_FIELDS = ("messages", "prompt", "prompts")
 _REPLY_FIELDS = (
     "replies",
@@ -177,7 +179,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     )
     if role is None:
         return None
-    content = _first_of(own_fields, _CONTENT_FIELDS)
+    content = _first_of(own_fields, CONTENT_FIELDS)
     # LangChain keeps what only some providers have, such as "tool_calls", in a field
     fields = {**mapping(own_fields.get("additional_kwargs")), **own_fields}
     calls = list(fields.get("tool_calls") or ())

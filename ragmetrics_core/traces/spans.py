@@ -29,19 +29,12 @@ _MAX_KEYS = 12  # of a value, in a message
 
 
 _DETAILS = "gen_ai.client.inference.operation.details"
-
-
 _REPLY = "gen_ai.choice"
-
-
-_TOOL_MESSAGE = "gen_ai.tool.message"
-
-
 _ROLE_BY_EVENT = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
-    _TOOL_MESSAGE: "tool",
+    "gen_ai.tool.message": "tool",
 }
 # what reading a value raises if the value has another form than expected
 ERRORS_OF_OTHER_FORMS = (

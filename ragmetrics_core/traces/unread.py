@@ -23,7 +23,7 @@ from ragmetrics_core.capture.unrecorded import UnrecordedEvidence, unrecorded_ev
 from ragmetrics_core.data import PassageNote, Sample
 from ragmetrics_core.data.messages import unwrap_message
 from ragmetrics_core.traces.dialects import attribute_names, value_of
-from ragmetrics_core.traces.span_values import decode, mapping
+from ragmetrics_core.traces.span_values import CONTENT_FIELDS, decode, mapping
 from ragmetrics_core.traces.spans import Span
 
 _SHORTEST_LIMIT = 64  # of a length at which an SDK cuts texts
@@ -35,7 +35,6 @@ _DOTS = ("...", "…", "...]", "…]", "...)", "…)")
 _DEEPEST = 8  # lists and objects in each other that are looked into
 # fields of a request under which frameworks hand parameters on to the model
 _FIELDS_OF_PARAMETERS = ("kwargs", "generation_kwargs", "extra_body")
-_FIELDS_OF_CONTENT = ("content", "contents", "parts", "blocks")
 _FIELDS_OF_REQUEST = (
     *("messages", "input", "contents", "prompt", "prompts"),
     *("system", "system_instruction", "instructions"),
@@ -138,7 +137,7 @@ def _blocks_in(value: Any, depth: int = _DEEPEST) -> Iterator[object]:
         message = unwrap_message(value)
         if message.role == "assistant":
             return
-        names = _FIELDS_OF_CONTENT if message.role is not None else _FIELDS_OF_REQUEST
+        names = CONTENT_FIELDS if message.role is not None else _FIELDS_OF_REQUEST
         contents = [message.fields[name] for name in names if message.fields.get(name)]
         if message.role is not None:
             yield from contents
