@@ -28,6 +28,7 @@ from ragmetrics_core.data.cells import (
     conversation_name,
     data_in,
     follow_path,
+    holds_prose,
     is_filled,
     looks_like_list,
     read_list,
@@ -107,6 +108,7 @@ _INNER_NAMES = {
 }
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
 _MOST_COLUMNS_SHOWN = 50  # in a message
+_MOST_PARTS = 1000  # of a cell that are looked through
 _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 # What an application may have answered, of which samples hold one. A list in any other
 # column may be of the answers that are accepted.
@@ -117,8 +119,6 @@ KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 _FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
 # Other names of the question may hold a whole prompt, or what was searched for.
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
-# Beside contexts these hold the field ``retrieved``.
-_NAMES_OF_RETRIEVED = {plain_name(name) for name in _COLUMNS["retrieved"]}
 # "context_2", "contexts[0]", "Context (2)"; pandas makes "context.1" of a header that
 # stands there twice.
 _NUMBER_BEHIND_NAME = re.compile(r"\W*\d+\W*\Z")
@@ -189,14 +189,14 @@ class FoundValue(NamedTuple):
         value: The value.
         column: The column, or the dotted path into it; "" for what a callable gives.
         messages: The messages of which it is one; () if it stands alone.
-        instead_of: The column of an earlier usual name, whose cell is empty; "" if this
-            is the first.
+        beside: What other columns of usual names are to it, in words: that the first one
+            is empty, or that another holds something else.
     """
 
     value: Any
     column: str
     messages: tuple[SaidMessage, ...] = ()
-    instead_of: str = ""
+    beside: tuple[str, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -279,6 +279,10 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             found_by_field[field] = found
             if found.value is rest.get(found.column):
                 columns_in_use.add(found.column)
+    for field in _INNER_NAMES.keys() & found_by_field.keys() - named_by_caller:
+        places = _places_by_field(names_of_columns)[field]
+        named_so = [place.column for place in places if not place.path]
+        _note_unread_objects(rest, field, named_so, found_by_field)
     _add_from_messages(found_by_field, named_by_caller)
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
@@ -293,11 +297,28 @@ def may_hold_answers(column: str) -> bool:
     return name.startswith(usual) or name.endswith(usual)
 
 
-def may_be_answer(column: str, cell: object) -> bool:
-    """Whether a cell is a text in a column that may hold answers, or an object with one."""
-    if isinstance(cell, Mapping):
-        return any(may_be_answer(str(key), value) for key, value in cell.items())
-    return isinstance(cell, str) and bool(cell) and may_hold_answers(column)
+def may_be_of_application(column: str, cell: object, answer: object = None) -> bool:
+    """Whether a cell may hold what an application found or said, at any depth.
+
+    That is a text of three words or more; under a name of answers any text, and a number
+    beside an answer that is one.
+    """
+    parts: list[tuple[bool, object]] = [(may_hold_answers(column), cell)]
+    for is_named, part in parts:  # the list grows
+        data = plain_data(data_in(part))
+        if isinstance(data, Mapping) and len(parts) < _MOST_PARTS:
+            parts += [
+                (is_named or may_hold_answers(str(key)), value)
+                for key, value in data.items()
+            ]
+        elif isinstance(data, (list, tuple)) and len(parts) < _MOST_PARTS:
+            parts += [(is_named, value) for value in data]
+        elif isinstance(data, str):
+            if holds_prose(data) or (is_named and data.strip()):
+                return True
+        elif is_named and type(data) in (int, float) and _number(answer) is not None:
+            return True
+    return False
 
 
 @lru_cache(maxsize=64)
@@ -420,6 +441,32 @@ def _find_field(
         if is_there and candidate is not None:
             candidates.append(candidate)
     return _choose_value(field, candidates)
+
+
+def _note_unread_objects(
+    row: Row, field: str, columns: Sequence[str], found_by_field: dict[str, FoundValue]
+) -> None:
+    """Note which objects in columns that may hold a text hold none that can be read.
+
+    Args:
+        row: The row.
+        field: The field of the text.
+        columns: Those with its usual names.
+        found_by_field: What the row holds; the note is for ``field``.
+    """
+    found = found_by_field[field]
+    paths_read = [f"{each.column}." for each in found_by_field.values()]
+    for column in columns:
+        is_read = any(path.startswith(f"{column}.") for path in paths_read)
+        if is_read or _may_be_prompt(field, column, _name_alone(found.column)):
+            continue
+        data = data_in(row[column])
+        if not isinstance(data, Mapping) or not may_be_of_application(column, data):
+            continue
+        if _value_in_column(data, field, column) is None:
+            words = f"while {column!r} holds none that can be read"
+            found = found._replace(beside=(*found.beside, words))
+    found_by_field[field] = found
 
 
 def _add_from_messages(
@@ -627,33 +674,37 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
     if not candidates:
         return None
     first, *others = candidates
-    if field == "contexts":  # beside another column these hold what was retrieved
-        names = [_name_alone(each.column).rpartition(".")[2] for each in candidates]
-        others = [
-            other
-            for other, name in zip(others, names[1:], strict=True)
-            if name not in _NAMES_OF_RETRIEVED or name == names[0]
-        ]
     filled = [each for each in (first, *others) if is_filled(each.value, field)]
     chosen, *rivals = filled or [first]
     if chosen is not first:
-        chosen = chosen._replace(instead_of=first.column)
+        chosen = chosen._replace(beside=(f"as {first.column!r} is empty",))
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
     is_list = field in ("contexts", "reference")
-    asked_as = {*_NAMES_OF_QUESTION, _name_alone(chosen.column)}
+    name = _name_alone(chosen.column)
     for rival in rivals:
-        may_be_prompt = (
-            field == "question" and _name_alone(rival.column) not in asked_as
-        )
-        if not may_be_prompt and _content(rival.value) != _content(chosen.value):
+        if _content(rival.value) == _content(chosen.value):
+            continue
+        if not _may_be_prompt(field, rival.column, name):
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
                 f"{'; or make one list of both' if is_list else ''}"
             )
+        # a prompt holds the question, which other names than its own may not be
+        texts = "".join(map(str, _content(rival.value)))
+        is_prompt = all(str(text) in texts for text in _content(chosen.value))
+        if name not in _NAMES_OF_QUESTION and not is_prompt:
+            differs = f"while {rival.column!r} differs"
+            chosen = chosen._replace(beside=(*chosen.beside, differs))
     return chosen
+
+
+def _may_be_prompt(field: str, column: str, chosen: str) -> bool:
+    """Whether a column may hold a whole prompt, beside another one of the question."""
+    asked_as = {*_NAMES_OF_QUESTION, chosen}
+    return field == "question" and _name_alone(column) not in asked_as
 
 
 def _content(value: Any) -> list[Any]:

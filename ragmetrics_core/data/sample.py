@@ -476,9 +476,9 @@ def _doubts_of_row(
             option = cells.option_of_column(field, found_value.column)
             doubts[code] = f"{field} in one text: write a list (if it is one: {option})"
     taken = [
-        f"{field} from {found.column!r}, as {found.instead_of!r} is empty"
+        f"{field} from {found.column!r}, {words}"
         for field, found in found_by_field.items()
-        if found.instead_of
+        for words in found.beside
     ]
     twice = [
         key

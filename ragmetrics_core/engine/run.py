@@ -127,6 +127,7 @@ class Run:
         self.interrupted = False
         # what the user's iterator of rows raised behind its first row
         self.source_error: Exception | None = None
+        self._notes: list[str] = []  # on the columns of a table
         self._n_given = 0  # rows whose results the run's caller got
         self._n_rows: int | None = None  # all rows, where their number is known
         self.why_part = ""
@@ -255,6 +256,7 @@ class Run:
             concurrency=self.concurrency,
             interrupted=self.interrupted,
             stopped=self.stopped,
+            notes=tuple(self._notes),
         )
 
     @property
@@ -284,12 +286,13 @@ class Run:
         # what an earlier evaluation by this run left, if its caller went before its end
         self._started.clear()
         self._results.clear()
+        self._notes.clear()
         self._n_given, self._n_rows = 0, _number_of_rows(samples)
         self.ends_with_judge |= self._n_rows is None
         for judge in self._judging.judges:
             judge.ends_run = self.ends_with_judge
         rows = self._until_source_fails(
-            warn_of_oddities(iterate_samples(samples, columns))
+            warn_of_oddities(iterate_samples(samples, columns, self._notes))
         )
         self._judging.check_signatures(self.metrics)
         for index, row in enumerate(rows):

@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.cells import data_in, holds_prose
 from ragmetrics_core.data.columns import (
     columns_with_usual_names,
-    may_be_answer,
+    may_be_of_application,
     may_hold_answers,
 )
 from ragmetrics_core.data.csv_and_arrow import arrow_rows
@@ -65,7 +65,7 @@ mappings.
 
 
 def iterate_samples(
-    samples: Samples, columns: Mapping[str, Any]
+    samples: Samples, columns: Mapping[str, Any], notes: list[str] | None = None
 ) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
 
@@ -76,6 +76,7 @@ def iterate_samples(
             table, or any iterable of rows.
         columns: Per field of the sample where rows have it. Fields that are not named
             are found by the usual names of columns.
+        notes: Gets what is logged, a sentence each.
 
     Raises:
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be
@@ -87,6 +88,8 @@ def iterate_samples(
     yield from refuse_wrong_columns(map(columns_read.read_sample, rows))
     for sentence in columns_read.sentences:
         logger.warning("%s", sentence)
+        if notes is not None:
+            notes.append(sentence)
 
 
 def refuse_wrong_columns(
@@ -404,8 +407,9 @@ class ColumnsRead:
             # What no field was read from has become metadata of the sample.
             is_noted = column in self.unread or len(self.unread) < _MOST_COLUMNS
             if column in sample.metadata and is_noted:
-                is_told = may_be_answer(column, cell) or holds_prose(cell)
-                self.unread[column] += column not in usual and is_told
+                self.unread[column] += column not in usual and may_be_of_application(
+                    column, cell, sample.answer
+                )
         doubts = {} if sample.capture is None else sample.capture.doubts
         words_by_code = {
             code: doubts[code] for code in _DOUBTS_OF_TABLE & doubts.keys()

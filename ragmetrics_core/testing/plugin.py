@@ -148,6 +148,7 @@ def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> 
     measured += map(str, decisions)
     if not decisions:
         measured.append("no gate was named: nothing is held")
+    measured += report.run.notes
     # for the end of the session; properties of a test travel from the workers of xdist
     test.user_properties.append(("ragmetrics", "\n".join(measured)))
     if sentences_of_not_passed:

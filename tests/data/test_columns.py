@@ -34,12 +34,7 @@ FLAT = {
 }
 EMPTY: list[Any] = ["", "  ", None, math.nan, pd.NA, "\ufeff"]
 # Names of one field of which the second is known to hold something else.
-KNOWN_PAIRS = {("retrieval_context", "context")} | {
-    (name, retrieved)
-    for retrieved in ("retrieved_documents", "retrieved_nodes")
-    for name in FLAT["contexts"]
-    if FLAT["contexts"].index(name) < FLAT["contexts"].index(retrieved)
-}
+KNOWN_PAIRS = {("retrieval_context", "context")}
 
 
 def is_of_deepeval(names: dict[str, list[str]]) -> bool:
@@ -264,7 +259,7 @@ def test_known_pairs_of_contexts(pair):
     ("row", "fields"),
     [
         ({"retrieval_context": None, "context": ["the ideal"]}, {"contexts": None}),
-        ({"contexts": "", "retrieved_documents": ["a text"]}, {"contexts": None}),
+        ({"contexts": "", "retrieved": ["a text"]}, {"contexts": None}),
         ({"answer": None, "result": "Anna.", "answers": ["B"]}, {"answer": "Anna."}),
         ({"question": "", "query": "lamp", "prompt": "P."}, {"question": "lamp"}),
         ({"query": "lamp"}, {"question": "lamp"}),
@@ -830,7 +825,7 @@ def test_a_gate_does_not_pass_over_rows_without_contexts(tmp_path, capsys):
                 "" if number % 2 else f"Lamp {number} was lit by keeper {number}."
             ),
             "answer": f"Keeper {number} lit lamp {number}.",
-            "retrieved_documents": f"Lamp {number} was lit by keeper {number}.",
+            "retrieved": f"Lamp {number} was lit by keeper {number}.",
         }
         for number in range(60)
     ]
@@ -1015,6 +1010,10 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
         ("run", [{"outputs": {"answer": "Bob"}, "usage": {"output_tokens": 7}}] * 3),
         ("search_results", [["Rain fell all day."]] * 3),
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
+        ("raw", [{"choices": [{"message": {"content": APPLICATION_SAID}}]}] * 3),
+        ("turns", [[["Who?", APPLICATION_SAID]]] * 3),
+        ("rag_answer", [["1950"], [{"content": "Bob"}], {"text": "1950"}]),
+        ("rag", ['{"answer": "1950"}'] * 3),
     ],
 )
 def test_texts_that_no_field_takes_are_told(column, cells, caplog):
@@ -1030,11 +1029,64 @@ def test_texts_that_no_field_takes_are_told(column, cells, caplog):
     assert "no field takes" not in caplog.text, "the user has chosen"
 
 
+@pytest.mark.parametrize("column", ["answer_right", "y_pred"])
+def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
+    for answer, is_told in [(1903, True), ("Anna lit it.", False)]:
+        rows = [{**KEEPER, "answer": answer, column: 1950}] * 3
+        caplog.clear()
+        report = evaluate(rows, ["adherence"], judge="lexical")
+        assert (SAID.format(column) in caplog.text) is is_told
+        assert any(SAID.format(column) in note for note in report.run.notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        (
+            {"response": {"body": {"choices": [{"text": APPLICATION_SAID}]}}},
+            "answer from 'answer', while 'response' holds none that can be read",
+        ),
+        (
+            {"result": json.dumps({"llm": {"replies": [APPLICATION_SAID]}})},
+            "answer from 'answer', while 'result' holds none that can be read",
+        ),
+        (
+            {"answer": {"data": {"said": APPLICATION_SAID}}, "response": "Anna."},
+            "answer from 'response', while 'answer' holds none that can be read",
+        ),
+        (
+            {"target": {"body": {"text": APPLICATION_SAID}}},
+            "reference from 'reference', while 'target' holds none that can be read",
+        ),
+        (
+            {"question": None, "input": "The tower.", "instruction": "Say who lit it."},
+            "question from 'input', while 'instruction' differs",
+        ),
+        ({"outputs": {"tokens": 3, "model": "gpt"}}, "while 'outputs' holds"),
+        ({"outputs": {"answer": "Anna lit it.", "n": 3}}, None),
+        ({"response": {"tokens": 3}}, None),
+        ({"input": {"state": {"said": APPLICATION_SAID}}}, None),  # may be a prompt
+        ({"question": None, "query": "Who?", "prompt": "By the texts: Who?"}, None),
+    ],
+)
+def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, told):
+    rows = [{**KEEPER, **beside}] * 3
+    notes = evaluate(rows, ["adherence"], judge="lexical").run.notes
+    assert [told in note for note in notes if "while" in note] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("column", ["retrieved_documents", "retrieved_nodes"])
+def test_what_was_retrieved_is_a_rival_of_other_contexts(column):
+    row = {**KEEPER, column: ["Rain fell all day."]}
+    with pytest.raises(SettingError, match=f"'{column}' may both hold the contexts"):
+        evaluate([row], ["adherence"], judge="lexical")
+
+
 @pytest.mark.parametrize(
     "beside",
     [
         {"topic": "opening hours", "doc": "a_1.pdf", "n": 3},
-        {"usage": {"model": "gpt 4 o mini"}, "tags": ["a", "b", "c"]},
+        {"usage": {"model": "gpt 4o"}, "tags": ["a", "b", "c"]},
         {"tokens": {"output_tokens": 7}, "answer_tokens": 7},
         {"prompt": "Answer by the texts. Who lit it?"},  # yields to the question
     ],

@@ -810,7 +810,7 @@ def test_rows_without_any_answer_name_the_option_and_the_columns(beside):
         assert column in told
     assert "answered nothing" not in told
     some = str(evaluate([row, row, {**row, "answer": "Anna."}], judge="lexical"))
-    assert "--answer-column" not in some
+    assert "no row has" not in some
 
 
 ONE_ROW = "Who?,Anna.\n"

@@ -1541,7 +1541,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("column", "cell"),
     [
         *product(["generator", "standalone_question"], [5, {"model": "x"}, ["a"]]),
-        *product(["retrieved", "retrieved_nodes"], [5, 5.0, np.int64(5), True, "5"]),
+        *product(["retrieved"], [5, 5.0, np.int64(5), True, "5"]),
         *product(["retrieved"], ["True", " 0 ", np.bool_(False), "5.0"]),
     ],
     ids=str,
