@@ -15,6 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import (
     ConfigurableField,
@@ -100,15 +101,12 @@ class Structured(Provider):
 
     outcome: Any = None
 
-    def with_structured_output(
-        self, schema: Any, *, include_raw: bool = False, **kw: Any
-    ) -> Runnable[Any, Any]:
-        assert include_raw
+    def with_structured_output(self, schema: Any, **kw: Any) -> Runnable[Any, Any]:
         assert not kw
         if isinstance(self.outcome, Exception):
             raise self.outcome
         self.seen.append({"schema": schema, "temperature": self.temperature})
-        return RunnableLambda(lambda messages: self.outcome)
+        return RunnableLambda(lambda messages: self.outcome) | JsonOutputParser()
 
 
 def complete(model: Any, **request: Any) -> ChatReply:
@@ -192,11 +190,13 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
     assert report.scores("context_adherence") == [1.0]
 
 
+def called(**arguments: Any) -> AIMessage:
+    call: Any = {"name": "reply", "args": arguments, "id": "1"}
+    return AIMessage("Let me see.", tool_calls=[call])
+
+
 def test_structured_output() -> None:
-    parsed = {"supported": 1, "claims": 1, "unsupported": []}
-    model = Structured(
-        outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None}
-    )
+    model = Structured(outcome=called(supported=1, claims=1, unsupported=[]))
     assert (
         complete(model, schema=SCHEMA, temperature=1.0).choices[0].text
         == '{"supported": 1, "claims": 1, "unsupported": []}'
@@ -207,23 +207,22 @@ def test_structured_output() -> None:
     assert model.seen[0]["schema"]["title"]
 
 
-def test_structured_output_without_result_and_without_error() -> None:
-    """The model answered in plain text: parsed is None, and so is the error.
+@pytest.mark.parametrize("text", [YES, "no JSON", '{"supported": 1', ""])
+def test_a_structured_reply_that_is_a_text_is_read_as_it_is(text: str) -> None:
+    """LangChain's parser would take a part of it, or complete it."""
+    model = Structured(outcome=AIMessage(text))
+    assert complete(model, schema=SCHEMA).choices[0].text == text
 
-    The text may be JSON all the same.
-    """
-    model = Structured(
-        outcome={"raw": AIMessage(YES), "parsed": None, "parsing_error": None}
-    )
-    assert complete(model, schema=SCHEMA).choices[0].text == YES
-    failing = Structured(
-        outcome={
-            "raw": AIMessage("no JSON"),
-            "parsed": None,
-            "parsing_error": ValueError("bad"),
-        }
-    )
-    assert complete(failing, schema=SCHEMA).choices[0].text == "no JSON"
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_any_other_runnable_may_give_a_structured_reply(n_steps: int) -> None:
+    class Own(Structured):
+        def with_structured_output(self, schema: Any, **kw: Any) -> Any:
+            own: Any = RunnableLambda(lambda messages: {"useful": 1})
+            prompt = RunnableLambda(lambda messages: messages)
+            return own if n_steps == 1 else prompt | own | JsonOutputParser()
+
+    assert complete(Own(), schema=SCHEMA).choices[0].text == '{"useful": 1}'
 
 
 @pytest.mark.parametrize(
@@ -244,8 +243,7 @@ def test_calls_are_read_all_and_only_where_the_reply_has_ended(
         for useful in (1, 0)
     ]
     raw = AIMessage("Let me see.", tool_calls=calls, response_metadata=ends)
-    model = Structured(outcome={"raw": raw, "parsed": {"useful": 1}})
-    (choice,) = complete(model, schema=SCHEMA).choices
+    (choice,) = complete(Structured(outcome=raw), schema=SCHEMA).choices
     assert choice.text == text
     assert (choice.finish == "length") == (text == "")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ from pydantic import SecretStr
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.models.chat import ChatRequest, Message
 
 openai = pytest.importorskip(
     "langchain_openai", reason="langchain-openai is not installed"
@@ -152,3 +155,20 @@ def test_two_runs_by_one_name_at_two_addresses_are_not_comparable() -> None:
 def test_the_address_of_a_model_is_told_without_secrets(settings, address) -> None:
     chat = openai.ChatOpenAI(model="m", api_key=SecretStr("k"), **settings)
     assert LangChainModel(chat).address == address
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object", "properties": {}}])
+def test_the_end_of_a_process_waits_for_no_call(schema: Any) -> None:
+    """A server may hang for hours; threads of executors are waited for."""
+    threads = []
+
+    class Watched(openai.ChatOpenAI):  # type: ignore[name-defined, misc]
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            threads.append(threading.current_thread())
+            return super()._generate(*args, **kwargs)
+
+    with LoopbackServer() as server:
+        chat = Watched(model="m", base_url=server.base_url, api_key=SecretStr("k"))
+        request = ChatRequest((Message("user", "Q?"),), schema=schema)
+        asyncio.run(LangChainModel(chat).complete(request))
+    assert [thread.daemon for thread in threads] == [True]

@@ -204,9 +204,14 @@ class LangChainModel(FrameworkModel):
             named = {"title": "reply", "description": "The reply.", **schema["schema"]}
             # it takes no settings per call
             try:
-                structured = model.with_structured_output(named, include_raw=True)
+                structured: Any = model.with_structured_output(named)
             except (TypeError, ValueError) as error:
                 raise NotImplementedError("no structured output") from error
+            # Without the parser, which completes what was cut off: ``{"score": 0`` of 0.9.
+            # With ``include_raw`` the call is in a thread for which Python's end waits.
+            if isinstance(structured, RunnableSequence):
+                *steps, _ = structured.steps
+                structured = RunnableSequence(*steps) if steps[1:] else steps[0]
             return (
                 partial(structured.invoke, shown, _CONFIG),
                 partial(structured.ainvoke, shown, _CONFIG),
@@ -236,20 +241,11 @@ def _read_generations(result: LLMResult) -> dict[str, Any]:
 
 
 def _read_structured(output: Any) -> dict[str, Any]:
-    """The reply of a structured model: what it wrote or called, else what was parsed.
-
-    LangChain's parsers complete a reply that was cut off: ``{"score": 0`` of 0.9.
-    """
-    raw, parsed = None, output
-    if isinstance(output, Mapping):
-        raw, parsed = output.get("raw"), output.get("parsed")
-    choice = _choice("" if raw is None else raw)
-    message = choice["message"]
-    if message.get("tool_calls"):
-        message["content"] = ""  # such as "Let me see", before the call
-    elif parsed is not None and not message["content"].strip():
-        message["content"] = _as_json(parsed)
-    return _reply([choice], [raw])
+    """The reply of a structured model: what it called a tool with, else its text."""
+    choice = _choice(output)
+    if choice["message"].get("tool_calls"):
+        choice["message"]["content"] = ""  # such as "Let me see", before the call
+    return _reply([choice], [output])
 
 
 def _reply(
