@@ -183,6 +183,9 @@ class Fault:
                 break
             exceptions.append(cause)
         bodies = [getattr(exception, "body", None) for exception in exceptions]
+        # Ollama's client keeps the server's sentence alone
+        sentences = [getattr(exception, "error", None) for exception in exceptions]
+        bodies += [{"error": each} for each in sentences if isinstance(each, str)]
         body = next((body for body in bodies if body), None)
 
         class_names: set[str] = set()

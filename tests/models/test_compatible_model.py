@@ -607,6 +607,15 @@ def test_a_full_window_of_a_server_is_too_long_alone_or_beside_others():
     assert "lower concurrency" in str(error)
 
 
+def test_the_sentence_that_a_client_keeps_is_told():
+    class ResponseError(Exception):  # as Ollama's client raises it
+        status_code = 500
+        error = "model requires more system memory (5.3 GiB) than is available"
+
+    told = judge_error(EndpointFault.of(ResponseError("failed")), "m")
+    assert told.raw == ResponseError.error
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [

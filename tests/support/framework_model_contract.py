@@ -63,8 +63,9 @@ class FrameworkClientContract(ChatModelContract):
         [
             ('{"reason": "r", "useful": 0',),
             ('{"reason": "r", "useful": 1}', '{"reason": "r", "useful": 0}'),
+            ('{"reason": "r", "useful": 1, "useful": 0}',),
         ],
-        ids=["cut", "two"],
+        ids=["cut", "two", "twice"],
     )
     def test_a_reply_is_read_as_the_model_wrote_it(
         self, replies, reason, loopback_server
@@ -73,11 +74,13 @@ class FrameworkClientContract(ChatModelContract):
 
         def send(asked):
             message = {"role": "assistant", "content": "\n".join(replies)}
-            if asked.get("tools") and len(replies) == 1:
+            if asked.get("tools"):
                 name = asked["tools"][0]["function"]["name"]
-                function = {"name": name, "arguments": replies[0]}
-                call = {"id": "1", "type": "function", "function": function}
-                message = {"role": "assistant", "content": None, "tool_calls": [call]}
+                message = {"role": "assistant", "content": None, "tool_calls": []}
+                for arguments in replies:
+                    function = {"name": name, "arguments": arguments}
+                    call = {"id": "1", "type": "function", "function": function}
+                    message["tool_calls"].append(call)
             return {"message": message, "finish_reason": reason}
 
         server = loopback_server(send)

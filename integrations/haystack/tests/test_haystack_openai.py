@@ -17,8 +17,12 @@ from haystack.components.generators.chat import (
     OpenAIChatGenerator,
 )
 from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+from loopback import LoopbackServer
+
+from ragmetrics_core import evaluate
 
 
 class TestOpenAIChatGenerator(FrameworkClientContract):
@@ -165,3 +169,17 @@ def test_another_process_says_the_same() -> None:
         done.stdout.strip()
         == HaystackModel(chat(generation_kwargs={"a": 2, "seed": 1})).cache_key
     )
+
+
+def test_a_generator_with_tools_judges_without_them() -> None:
+    tool = Tool("look_up", "d", {"type": "object", "properties": {}}, function=str)
+    with LoopbackServer() as server:
+        key = Secret.from_token("k")
+        generator = OpenAIChatGenerator(
+            key, "m", api_base_url=server.base_url, tools=[tool]
+        )
+        row = {"question": "Who?", "contexts": ["Anna."], "answer": "Anna."}
+        report = evaluate([row], ["adherence"], judge=HaystackModel(generator))
+        assert report.scores("context_adherence") == [1.0]
+        assert not any("tools" in asked.body for asked in server.requests)
+    assert generator.tools == [tool]

@@ -295,21 +295,6 @@ def _reply(
         calls_function_of: The LLM that was asked to call a function; None if none was.
         weighs_tokens: Whether the log-probabilities of the tokens were asked for.
     """
-    message: dict[str, Any] = {"content": response.message.content or ""}
-    if calls_function_of is not None:
-        calls = calls_function_of.get_tool_calls_from_response(
-            response, error_on_no_tool_call=False
-        )
-        arguments = _written_arguments(response.message) or [
-            call.tool_kwargs for call in calls
-        ]
-        if calls:
-            message["content"] = ""  # such as "Let me see", before the call
-            message["tool_calls"] = [
-                {"function": {"arguments": each}} for each in arguments
-            ]
-    text = message["content"]
-    tokens = aligned(text, response.logprobs or ()) if weighs_tokens else []
     raw = response.raw
     if isinstance(raw, BaseModel):
         raw = raw.model_dump()
@@ -317,6 +302,22 @@ def _reply(
     choices = raw.get("choices") if isinstance(raw, Mapping) else None
     first_choice = choices[0] if isinstance(choices, list) and choices else None
     facts = {"raw": raw, "choice": first_choice, "more": response.additional_kwargs}
+    message: dict[str, Any] = {"content": response.message.content or ""}
+    if calls_function_of is not None:
+        calls = calls_function_of.get_tool_calls_from_response(
+            response, error_on_no_tool_call=False
+        )
+        blocks = [
+            getattr(block, "tool_kwargs", None) for block in response.message.blocks
+        ]
+        arguments = list(filter(None, blocks)) or [call.tool_kwargs for call in calls]
+        if calls:
+            message["content"] = ""  # such as "Let me see", before the call
+            message["tool_calls"] = _first_of_kind(
+                list, facts, "choice.message.tool_calls"
+            ) or [{"function": {"arguments": each}} for each in arguments]
+    text = message["content"]
+    tokens = aligned(text, response.logprobs or ()) if weighs_tokens else []
     finish_reason = _first_of_kind(
         str,
         facts,
@@ -341,16 +342,6 @@ def _reply(
         },
         "model": _first_of_kind(str, facts, "raw.model"),
     }
-
-
-def _written_arguments(message: ChatMessage) -> list[object]:
-    """The arguments of a message's function calls, as written; none where not kept."""
-    of_blocks = [getattr(block, "tool_kwargs", None) for block in message.blocks]
-    of_calls = [
-        getattr(getattr(call, "function", None), "arguments", None)
-        for call in message.additional_kwargs.get("tool_calls") or ()
-    ]
-    return [each for each in of_blocks if each] or [each for each in of_calls if each]
 
 
 def _n_tokens(facts: object, *names: str) -> int | None:

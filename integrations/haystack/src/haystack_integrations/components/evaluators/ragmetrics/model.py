@@ -25,6 +25,8 @@ from ragmetrics_core.capture import (
 )
 
 _CLOSE_SECONDS = 5.0
+# attributes of a generator that a judge's copy does without
+_LEFT_OUT = ("streaming_callback", "tools")
 # else the user's
 _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}
 
@@ -187,14 +189,14 @@ def _read_output(output: object) -> dict[str, Any]:
 
 
 def _unwatched(part: Any) -> Any:
-    """Copy a generator without its streaming callback, with those that it holds.
+    """Copy a generator without streaming callback and tools, with those that it holds.
 
     Example: of ``FallbackChatGenerator([generator])`` a copy that holds a copy of
     ``generator``, which streams to nobody.
 
     Args:
         part: A generator, or what one holds in an attribute: anything, also a list of
-            generators. Where nothing streams, the same object is returned.
+            generators. Where there is nothing to leave out, the same object is returned.
     """
     if isinstance(part, list):
         items = [_unwatched(each) for each in part]
@@ -203,7 +205,7 @@ def _unwatched(part: Any) -> Any:
         return part
     changes: dict[str, Any] = {}
     for name, value in vars(part).items():
-        unwatched = None if name == "streaming_callback" else _unwatched(value)
+        unwatched = None if name in _LEFT_OUT else _unwatched(value)
         if unwatched is not value:
             changes[name] = unwatched
     if not changes:
