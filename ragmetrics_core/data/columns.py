@@ -116,7 +116,14 @@ _PLURALS_OF_ANSWER = ("responses", "predictedanswers", "replies")
 # Columns of our own results, and a key that their objects have.
 KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "grade", "use": "passages"}
 # Fields that two columns may claim.
-_FIELDS_WITH_RIVALS = ("question", "contexts", "answer", "reference")
+_LISTS_WITH_RIVALS = (
+    "contexts",
+    "reference",
+    "facts",
+    "expected_ids",
+    "expected_contexts",
+)
+_FIELDS_WITH_RIVALS = ("question", "answer", *_LISTS_WITH_RIVALS)
 # Other names of the question may hold a whole prompt, or what was searched for.
 _NAMES_OF_QUESTION = ("question", "userinput", "userquery", "userquestion")
 # "context_2", "contexts[0]", "Context (2)"; pandas makes "context.1" of a header that
@@ -680,7 +687,7 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         chosen = chosen._replace(beside=(f"as {first.column!r} is empty",))
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
-    is_list = field in ("contexts", "reference")
+    option = field.replace("_", "-")
     name = _name_alone(chosen.column)
     for rival in rivals:
         if _content(rival.value) == _content(chosen.value):
@@ -688,9 +695,9 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         if not _may_be_prompt(field, rival.column, name):
             raise AmbiguousColumns(
                 f"columns {chosen.column!r} and {rival.column!r} may both hold the"
-                f" {field}, and differ; name the right one: --{field}-column (in Python"
+                f" {field}, and differ; name the right one: --{option}-column (in Python"
                 f" {field}_column=), or leave the other out"
-                f"{'; or make one list of both' if is_list else ''}"
+                f"{'; or make one list of both' if field in _LISTS_WITH_RIVALS else ''}"
             )
         # a prompt holds the question, which other names than its own may not be
         texts = "".join(map(str, _content(rival.value)))

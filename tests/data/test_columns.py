@@ -1075,6 +1075,26 @@ def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, tol
     assert [told in note for note in notes if "while" in note] == [True] * bool(told)
 
 
+@pytest.mark.parametrize(
+    ("row", "option"),
+    [
+        ({"expected_ids": ["a"], "gold_ids": ["b"]}, "--expected-ids-column"),
+        ({"expected_ids": ["1"], "relevant_ids": "[1]"}, None),
+        ({"facts": ["It is lit."], "reference_facts": ["It burns."]}, "--facts-column"),
+        (
+            {"expected_contexts": ["A."], "reference_contexts": ["B."]},
+            "--expected-contexts-column",
+        ),
+    ],
+)
+def test_two_columns_of_what_is_expected_that_differ_are_refused(row, option):
+    if option is None:
+        assert Sample.from_row({**KEEPER, **row}).expected_ids == ("1",)
+        return
+    with pytest.raises(AmbiguousColumns, match=f"name the right one: {option}"):
+        Sample.from_row({**KEEPER, **row})
+
+
 @pytest.mark.parametrize("column", ["retrieved_documents", "retrieved_nodes"])
 def test_what_was_retrieved_is_a_rival_of_other_contexts(column):
     row = {**KEEPER, column: ["Rain fell all day."]}
