@@ -62,28 +62,14 @@ _LAST_WORDS = Doubt(
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
-def evidence(
-    turn: AskedTurn,
-    origins: Origins,
-    found_answer: FoundAnswer,
-    contexts_from: FieldPlace | None = None,
-) -> FoundEvidence:
-    """Find the contexts of one answer, and what became of each passage.
+class EvidenceFinder:
+    """Finds what the prompts of one answer's chain show, and what became of each passage.
 
     Args:
         turn: The question, and the calls that were made for it.
         origins: What was found.
         found_answer: The answer, and the calls that it was written from.
         contexts_from: The user's place of the contexts, such as "component.socket".
-    """
-    return _EvidenceFinder(turn, origins, found_answer, contexts_from).evidence()
-
-
-# What the answer's prompts show of them
-
-
-class _EvidenceFinder:
-    """Finds what the prompts of one answer's chain show, and what became of each passage.
 
     Attributes:
         contexts: What reached the generator; None if that is unknown.

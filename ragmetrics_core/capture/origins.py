@@ -53,17 +53,12 @@ _OTHER, _ASKED, _WRITTEN = range(3)
 _REPLY, _CALLED, _LIST, _TEXT = range(4)
 
 
-def origins_of(turn: AskedTurn) -> Origins:
-    """Tell what was found from what models wrote.
+class OriginsReader:
+    """Tells what was found from what models wrote, in the order in which it happened.
 
     Args:
         turn: The question, and the calls that were made for it.
     """
-    return _OriginsReader(turn).origins()
-
-
-class _OriginsReader:
-    """Reads a run in the order in which it happened."""
 
     def __init__(self, turn: AskedTurn) -> None:
         calls = turn.calls

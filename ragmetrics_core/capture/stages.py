@@ -32,9 +32,9 @@ from ragmetrics_core.capture.calls import (
 from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
-from ragmetrics_core.capture.evidence import evidence
+from ragmetrics_core.capture.evidence import EvidenceFinder
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.origins import origins_of
+from ragmetrics_core.capture.origins import OriginsReader
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.shown import shows
@@ -119,9 +119,11 @@ def samples_of(tree: Tree, overrides: Overrides = _NO_OVERRIDES) -> list[Sample]
     if turn is None:
         return []
     samples = []
-    origins = origins_of(turn)
+    origins = OriginsReader(turn).origins()
     for found_answer in answers(turn, origins):
-        found_evidence = evidence(turn, origins, found_answer, overrides.contexts_from)
+        found_evidence = EvidenceFinder(
+            turn, origins, found_answer, overrides.contexts_from
+        ).evidence()
         table = ledger(turn, origins, found_answer, found_evidence)
         prompt = _prompt(found_answer) if overrides.keep_prompts else None
         samples.append(_sample(turn, found_answer, found_evidence, table, prompt))
