@@ -33,6 +33,7 @@ _NOT_TOLD = (
     " returns the addresses of the web alone; let a tool of the application search, which"
     " returns its texts, or say where the contexts are by contexts_from"
 )
+_TOLD = "file_search"  # the name of a search whose texts are told
 _UNREAD = "search"  # the name of one of which nothing else is known
 
 
@@ -41,13 +42,11 @@ class _Form:
     """Where a reply tells what a search found.
 
     Attributes:
-        name: The search.
         queries: The path of what was asked.
         results: The field with what was found.
         text: The path of the text inside one result.
     """
 
-    name: str
     queries: str
     results: str
     text: str
@@ -56,13 +55,10 @@ class _Form:
 # by the type of a block, or the name of a field
 _FORMS = {
     # OpenAI's Responses
-    "file_search_call": _Form("file_search", "queries", "results", "text"),
+    "file_search_call": _Form("queries", "results", "text"),
     # Gemini
     "grounding_metadata": _Form(
-        "file_search",
-        "web_search_queries",
-        "grounding_chunks",
-        "retrieved_context.text",
+        "web_search_queries", "grounding_chunks", "retrieved_context.text"
     ),
 }
 
@@ -239,7 +235,7 @@ class ProviderEvidence:
                 documents.append(_document(text, result))
         queries = list(dict.fromkeys(_texts_at(block, form.queries)))
         query = compact(queries) if queries[1:] else next(iter(queries), None)
-        search = ProviderSearch(form.name, query, tuple(documents), is_told)
+        search = ProviderSearch(_TOLD, query, tuple(documents), is_told)
         if search not in self.told:
             self.told.append(search)
         # which results Gemini names for which parts of the reply
