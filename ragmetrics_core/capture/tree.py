@@ -434,6 +434,13 @@ class Tree:
 
 
 _KINDS = get_args(Kind)
+# fields of a tree or a call that hold several objects: of which class, and how one is made
+_LISTS: tuple[tuple[str, type, str], ...] = (
+    ("answers", Answer, "Answer(text) objects"),
+    ("documents", Document, "Document(text) objects"),
+    ("input_documents", Document, "Document(text) objects"),
+    ("prompt", Message, "Message('user', text)"),
+)
 
 
 def check_tree(tree: Tree) -> None:
@@ -445,18 +452,9 @@ def check_tree(tree: Tree) -> None:
             an exception in place of its words, or a call returned something and did
             not end. The error names the call.
     """
-    if not isinstance(tree.answers, Iterable):
-        kind = type(tree.answers).__name__
-        raise SettingError(f"the tree has answers that are one {kind}: give a tuple")
-    if not isinstance(tree.error, (str, NoneType)):
-        kind = type(tree.error).__name__
-        raise SettingError(f"the tree has an error that is a {kind}: give its words")
-    for answer in tree.answers:
-        if not isinstance(answer, Answer):
-            kind = type(answer).__name__
-            raise SettingError(
-                f"the tree has answers that hold a {kind}: give Answer(text) objects"
-            )
+    problem = _problem_of_fields(tree)
+    if problem:
+        raise SettingError(f"the tree {problem}")
     calls = [tree.root]
     for call in calls:  # the list grows while the loop runs
         problem = _problem_of_call(call)
@@ -466,34 +464,38 @@ def check_tree(tree: Tree) -> None:
 
 
 def _problem_of_call(call: Node) -> str:
-    """Say which field of a recorded call has a wrong value; "" if none has.
-
-    Example: "has input_documents that hold a str: give Document(text) objects".
-    """
+    """Say which field of a recorded call has a wrong value; "" if none has."""
     if call.kind not in _KINDS:  # "llm" in place of "model"
         return f"has the kind {call.kind!r}: give one of {', '.join(_KINDS)}"
-    if not isinstance(call.error, (str, NoneType)):
-        return f"has an error that is a {type(call.error).__name__}: give its words"
-    for name, documents in (
-        ("documents", call.documents),
-        ("input_documents", call.input_documents),
-    ):
-        if not isinstance(documents, (Iterable, NoneType)):
-            return f"has {name} that are one {type(documents).__name__}: give a tuple"
-        for document in documents or ():
-            if not isinstance(document, Document):
-                kind = type(document).__name__
-                return f"has {name} that hold a {kind}: give Document(text) objects"
-    if not isinstance(call.prompt, Iterable):
-        return f"has a prompt that is one {type(call.prompt).__name__}: give a tuple"
-    for message in call.prompt:
-        if not isinstance(message, Message):
-            kind = type(message).__name__
-            return f"has a prompt that holds a {kind}: give Message('user', text)"
-    if call.reply is not None and not isinstance(call.reply, Message):
+    problem = _problem_of_fields(call)
+    if problem:
+        return problem
+    if not isinstance(call.reply, (Message, NoneType)):
         kind = type(call.reply).__name__
         return f"has a reply that is a {kind}: give Message('assistant', text)"
     returned = (call.documents, call.reply, call.text)
     if call.ended is None and returned != (None, None, None):
         return "returned something and has no end: give ended, a number above began"
+    return ""
+
+
+def _problem_of_fields(holder: Tree | Node) -> str:
+    """Say which error or list of a tree or a call has a wrong value; "" if none has.
+
+    Example: "has input_documents that hold a str: give Document(text) objects".
+    """
+    if not isinstance(holder.error, (str, NoneType)):
+        return f"has an error that is a {type(holder.error).__name__}: give its words"
+    for name, kind, example in _LISTS:
+        values = getattr(holder, name, ())
+        if values is None and kind is Document:  # it returned none
+            continue
+        are, hold = f"{name} that are", f"{name} that hold"
+        if name == "prompt":
+            are, hold = "a prompt that is", "a prompt that holds"
+        if not isinstance(values, Iterable):
+            return f"has {are} one {type(values).__name__}: give a tuple"
+        for value in values:
+            if not isinstance(value, kind):
+                return f"has {hold} a {type(value).__name__}: give {example}"
     return ""
