@@ -23,7 +23,7 @@ Method = Callable[..., Any]
 _AGENTS = "haystack.components.agents.agent"
 
 
-class RunMethods:
+class RunMethods(ReplacedMethods):
     """Replaces the ``run`` and ``run_async`` of all classes of components, and restores them.
 
     Args:
@@ -32,31 +32,26 @@ class RunMethods:
     """
 
     def __init__(self, observing: Callable[[Method], Method], listeners: Listeners):
+        super().__init__()
         self._observing = observing
         self.problems = listeners.problems
-        self._methods = ReplacedMethods()
 
     @guard_hook
     def take(self) -> None:
         """Replace the methods of all classes that are registered, and of their subclasses."""
-        with self._methods.lock:
-            self._methods.replace(ComponentMeta, "__call__", self._following)
+        with self.lock:
+            self.replace(ComponentMeta, "__call__", self._following)
             classes = list(component.registry.values())
             for each in classes:  # the list grows while the loop runs
                 self._replace_runs_of(each)
                 classes += each.__subclasses__()
-
-    @guard_hook
-    def leave(self) -> None:
-        """Restore all methods but those that somebody else replaced after us."""
-        self._methods.restore()
 
     def _replace_runs_of(self, owner: type) -> None:
         # an agent opens a span of its own; its module takes long to import
         if any(each.__module__ == _AGENTS for each in owner.__mro__):
             return
         for name in ("run", "run_async"):
-            self._methods.replace(owner, name, self._observing)
+            self.replace(owner, name, self._observing)
 
     def _following(self, call: Method) -> Method:
         """Make the metaclass's ``__call__`` that replaces the methods of a new class, too."""
@@ -70,8 +65,8 @@ class RunMethods:
 
     @guard_hook
     def _follow(self, owner: type) -> None:
-        with self._methods.lock:
-            if self._methods:  # somebody still listens
+        with self.lock:
+            if self:  # somebody still listens
                 for each in owner.__mro__:
                     if isinstance(each, ComponentMeta):
                         self._replace_runs_of(each)

@@ -467,7 +467,7 @@ class _TracerSlot:
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:
-            _run_methods.leave()
+            _run_methods.restore()
             self.tee = None
             if isinstance(tracer.actual_tracer, Tee):
                 enable_tracing(tracer.actual_tracer.inner)
