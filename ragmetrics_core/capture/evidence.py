@@ -138,7 +138,7 @@ class EvidenceFinder:
             retrieved=None if retrieved is None else _contexts_of(retrieved),
             passages=None if notes is None else tuple(notes),
             brought=self._brought(prompts),
-            prompts=None if prompts is None else tuple(prompts),
+            prompts=prompts,
             doubts=tuple(self._doubts),
         )
 

@@ -186,9 +186,7 @@ class OriginsReader:
             self._origins.written.discard(letters)
             for text in document.own_texts:
                 self._found.add(text)
-        if found_documents == list(each.documents):  # in most runs
-            self._origins.lists.append(each)
-        elif found_documents:
+        if found_documents or not each.documents:
             self._origins.lists.append(replace(each, documents=tuple(found_documents)))
 
     def _is_written(self, document: Document, each: DocumentList) -> bool:

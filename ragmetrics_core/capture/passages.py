@@ -436,8 +436,6 @@ def _with_lists_of_tools(calls: Calls, origins: Origins) -> list[DocumentList]:
         is_told = tool in calls.named_tools or calls.is_handed_on(tool, tools)
         if not is_written and not is_told:
             tools.append(tool)
-    if not tools:
-        return origins.lists
     tools_inside: dict[Node, list[Node]] = {}
     for tool in tools:
         for around in calls.paths[tool]:

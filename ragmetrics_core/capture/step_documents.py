@@ -52,8 +52,6 @@ def note_what_was_left_out(node: Node) -> None:
     """
     inside = [inner for child in node.children for inner in child.walk()]
     searches = [inner for inner in inside if inner.kind == "retriever"]
-    if not searches:
-        return
     kept_by_key: dict[DocumentKey, list[Document]] = {}
     for document in node.documents or ():
         kept_by_key.setdefault(document.key, []).append(document)

@@ -203,7 +203,7 @@ class _OpenTurn:
     forms: list[str] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     reply: str = ""
-    last_added: float = field(default_factory=time.monotonic)
+    last_added: float = 0.0
 
     def asked_for(self, tree: Tree) -> bool:
         """Return whether one of its model runs wrote what a run was asked, the first time."""
@@ -523,7 +523,7 @@ class Conversations:
             tree: The run, as ``place_turn`` returned it.
             samples: Its samples.
         """
-        name = self._user_name or tree.conversation_id
+        name = tree.conversation_id
         for sample in samples:
             said: list[Turn] = list(sample.history or ())
             if sample.question:
@@ -586,11 +586,7 @@ def _complete_tools(root: Node) -> None:
     Args:
         root: The outermost call. What is noted already stays as it is.
     """
-    calls = [root]
-    for call in calls:  # the list grows while the loop runs
-        if call.kind != "ignored":
-            calls += call.children
-    tools = [call for call in calls if call.kind == "tool"]
+    tools = [call for call in root.walk() if call.kind == "tool"]
     for tool in tools:
         if tool.query is None and tool.arguments is not None:
             tool.query = query_of_tool(tool.arguments)
@@ -876,10 +872,8 @@ class Turns(Generic[Run]):
 
     def _close(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns, which then wait no longer."""
-        if not turns:
-            return []
         self._open_turns = [turn for turn in self._open_turns if turn not in turns]
-        return self._samples_of_open_turns(dict.fromkeys(turns))
+        return self._samples_of_open_turns(turns)
 
     def _samples_of_open_turns(self, turns: Iterable[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns as they are now, and remember these turns."""
@@ -914,8 +908,7 @@ class Turns(Generic[Run]):
         if is_same_history(history, self.conversations.last_history):
             history, is_of_prompt = self.conversations.last_history, False
         # the tree of the adapter stays as it is
-        if history != tree.history or is_of_prompt != tree.is_history_of_prompt:
-            tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
+        tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
         placed_tree = self.conversations.place_turn(tree)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)

@@ -420,15 +420,12 @@ def _artifacts_of(output: object) -> Iterator[object]:
     """Yield the artifacts that a tool returned: objects beside its text.
 
     A message of a tool holds one: ``ToolMessage("2 hits", artifact=documents, …)``
-    yields the documents. A tool may also return messages, a mapping that holds some, or
-    a command of LangGraph, whose update of the state holds some. Any other output is
-    yielded itself.
+    yields the documents. A tool may also return messages, or a mapping that holds some,
+    such as an update of the state. Any other output is yielded itself.
     """
     message = unwrapped(output)
     if message is not None:
         yield message.fields.get("artifact")
-    elif is_command(output):
-        yield from _artifacts_of(output.update)
     elif isinstance(output, (list, tuple)) and all(map(unwrapped, output)):
         for part in output:
             yield from _artifacts_of(part)

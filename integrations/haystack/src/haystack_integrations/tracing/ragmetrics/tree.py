@@ -702,13 +702,10 @@ def prompt(node: Node) -> tuple[Message, ...]:
     """
     messages: list[Message] = []
     for value in (*_values(node, "messages"), *_values(node, "prompt")):
-        if not value:
-            continue
-        message = value if isinstance(value, Message) else Message("user", value)
-        messages.append(message)
-    return tuple(
-        message for message in messages if message.text.strip() or message.tool_calls
-    )
+        message = value if isinstance(value, Message) else Message("user", value or "")
+        if message.text.strip() or message.tool_calls:
+            messages.append(message)
+    return tuple(messages)
 
 
 def _values(node: Node, socket: str) -> tuple[Any, ...]:

@@ -223,8 +223,6 @@ def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
     A model of texts is shown one text, which the framework made of a template's
     messages: "system: Answer from …, user: Hi, assistant: Hello, user: And when?".
     """
-    if not (run.templates or run.summaries):
-        return prompt
     if len(prompt) == 1:
         for template in run.templates:
             roles = {each.role for each in template if each.text in prompt[0].text}
