@@ -304,9 +304,6 @@ class BackgroundEvaluator(Generic[Run]):
 
         How many are unjudged at the timeout is a problem.
         """
-        if is_judge_work():
-            raise SettingError(_WAITS_FOR_ITSELF)
-        self._on_stop()
         is_all_judged = self._wait(timeout, stop=True)
         if not is_all_judged:
             self.problems.note(
@@ -332,6 +329,8 @@ class BackgroundEvaluator(Generic[Run]):
         """
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
+        if stop:
+            self._on_stop()
         with self._state_changed:
             if not self._stopped:
                 # the lingering of queued runs ends; runs held back come last, since

@@ -309,7 +309,6 @@ class Calls:
             for text in texts_of_query(node.query):
                 query = _bare_query(text)
                 last_search[query] = max(node.began, last_search.get(query, -inf))
-        last_search.pop("", None)
         return frozenset(
             call
             for call, reply in self.replies.items()

@@ -189,9 +189,6 @@ def history_of_prompts(
     shown_replies = [
         node for node in nodes if any(m.role == "assistant" for m in node.prompt)
     ]
-    if not shown_replies:
-        return ()
-
     documents = [document for node in nodes for document in node.documents or ()]
     end_of_reply: dict[str, float] = {}  # by its letters: an agent may write it anew
     for node in nodes:

@@ -210,11 +210,11 @@ class ProviderEvidence:
                     self.citations.append(CitedSource(_names_of(cited), quote, part))
         elif not _mentions_search(key):
             self.read(value, depth - 1)
-        elif key in _FORMS and isinstance(value, Mapping):
-            if any(find_instances(value, str, int, float)):  # else it did not search
+        elif any(find_instances(value, str, int, float)):  # else it did not search
+            if key in _FORMS and isinstance(value, Mapping):
                 self._read_search(_FORMS[key], value)
-        elif any(find_instances(value, str, int, float)):
-            self._note_unread(key)
+            else:
+                self._note_unread(key)
 
     def _note_unread(self, name: str) -> None:
         """Note that something of this name tells of a search, and is not read."""

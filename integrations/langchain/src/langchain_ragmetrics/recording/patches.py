@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FrameType, MethodType
+from traceback import walk_stack
+from types import MethodType
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -210,9 +210,5 @@ def record_store_searches() -> None:
 
 def _is_made_for_another() -> bool:
     """Whether a retriever, or what looks up examples, calls this or awaits it."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
-    while frame is not None:
-        if isinstance(frame.f_locals.get("self"), _OTHER_SEARCHERS):
-            return True
-        frame = frame.f_back
-    return False
+    callers = (frame.f_locals.get("self") for frame, _ in walk_stack(None))
+    return any(isinstance(caller, _OTHER_SEARCHERS) for caller in callers)

@@ -13,6 +13,7 @@ import functools
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
+from traceback import walk_stack
 from types import AsyncGeneratorType, FrameType, GeneratorType
 from typing import Any
 
@@ -189,9 +190,7 @@ def _finds_no_evidence(retriever: ObjectRetriever[Any], frame: FrameType) -> boo
     One that writes SQL lets it find the tables, and searches by itself then.
     """
     mapping = retriever.object_node_mapping
-    caller = frame.f_back
-    while caller is not None:
-        if isinstance(caller.f_locals.get("self"), BaseRetriever):
-            return True
-        caller = caller.f_back
+    callers = (caller.f_locals.get("self") for caller, _ in walk_stack(frame.f_back))
+    if any(isinstance(caller, BaseRetriever) for caller in callers):
+        return True
     return isinstance(mapping, (BaseToolNodeMapping, BaseQueryToolNodeMapping))
