@@ -373,23 +373,19 @@ class BackgroundEvaluator(Generic[Run]):
             results = sorted(self._results, key=lambda result: result.index)
             n_judged = self._n_results
         facts = self._run.facts
+        update: dict[str, object] = {}
         if n_judged > len(results):
             note = (
                 f"the latest {len(results):,} of {n_judged:,} results are kept; a sink"
                 " gets them all"
             )
-            facts = facts.model_copy(update={"notes": (*facts.notes, note)})
+            update["notes"] = (*facts.notes, note)
         if not is_all_judged:
-            facts = facts.model_copy(
-                update={
-                    "interrupted": True,
-                    "stopped": f"{self.pending} runs not yet judged",
-                }
-            )
+            update["interrupted"] = True
+            update["stopped"] = f"{self.pending} runs not yet judged"
         elif not results and self.problems:
-            why = self.problems.why_no_sample
-            facts = facts.model_copy(update={"stopped": why})
-        return Report(results=results, run=facts)
+            update["stopped"] = self.problems.why_no_sample
+        return Report(results=results, run=facts.model_copy(update=update))
 
     @property
     def samples(self) -> tuple[Sample, ...]:

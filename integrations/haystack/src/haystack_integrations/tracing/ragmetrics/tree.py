@@ -563,12 +563,10 @@ class Calls:
         """
         for name in _QUERY_SOCKETS:
             texts = list(texts_in(node.input.get(name)))
+            if len(texts) > 1:
+                return json.dumps({name: texts}, ensure_ascii=False)
             if texts:
-                return (
-                    texts[0]
-                    if len(texts) == 1
-                    else json.dumps({name: texts}, ensure_ascii=False)
-                )
+                return texts[0]
         embedders = [
             span
             for span in self.run.nodes

@@ -92,14 +92,10 @@ def kind_of(owner: type, method: str) -> Kind | None:
         "postprocess_nodes"
     ):
         return "post"
-    return next(
-        (
-            kind
-            for base, kind, names in _METHODS
-            if method in names.split() and issubclass(owner, base)
-        ),
-        None,
-    )
+    for base, kind, names in _METHODS:
+        if method in names.split() and issubclass(owner, base):
+            return kind
+    return None
 
 
 @dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
