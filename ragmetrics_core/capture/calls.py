@@ -675,7 +675,6 @@ class FoundEvidence:
         retrieved: What searches returned; None if nothing searched.
         passages: What became of each of these.
         brought: What each call brought.
-        prompts: The messages that the chain was shown; None if no call is known.
         doubts: What is uncertain.
     """
 
@@ -684,5 +683,4 @@ class FoundEvidence:
     retrieved: tuple[Context, ...] | None
     passages: tuple[PassageNote, ...] | None
     brought: tuple[Brought, ...]
-    prompts: tuple[str, ...] | None
     doubts: tuple[Doubt, ...]

@@ -106,10 +106,8 @@ class EvidenceFinder:
 
     def evidence(self) -> FoundEvidence:
         """Find the contexts by the prompts, else by the flow of documents."""
-        chain = self._found_answer.chain
-        prompts = self._found_answer.prompts if chain else None
-        if prompts is not None:
-            self._read_prompts(prompts)
+        if self._found_answer.chain:
+            self._read_prompts()
         if "contexts" in self._turn.named:
             self.evidence_from = "named"
             try:
@@ -126,9 +124,7 @@ class EvidenceFinder:
             self._follow_flow()
         self._follow_lists()
         retrieved = self._passages.retrieved(self.identities)
-        notes = None
-        if retrieved is not None:
-            notes = [self._note(each, self._context_of(each)) for each in retrieved]
+        notes = None if retrieved is None else tuple(map(self._note, retrieved))
         # of what the user named only that is in doubt
         if self.evidence_from != "named":
             self._doubts = [*self._passages.doubts, *self._doubts]
@@ -136,9 +132,8 @@ class EvidenceFinder:
             contexts=self.contexts,
             evidence_from=self.evidence_from,
             retrieved=None if retrieved is None else _contexts_of(retrieved),
-            passages=None if notes is None else tuple(notes),
-            brought=self._brought(prompts),
-            prompts=prompts,
+            passages=notes,
+            brought=self._brought(),
             doubts=tuple(self._doubts),
         )
 
@@ -174,13 +169,14 @@ class EvidenceFinder:
 
     # By the prompts
 
-    def _read_prompts(self, prompts: Sequence[str]) -> None:
+    def _read_prompts(self) -> None:
         """Find what the prompts of the chain show of each passage."""
         documents, candidates = self._candidates()
         if not candidates:
             return
         readers = (*self._found_answer.chain, *self._found_answer.perhaps_read)
         messages = self._prompt_texts(readers)
+        n_of_chain = len(self._found_answer.prompts)
         showings = find_shown(candidates, messages)
         is_summed_up = any(
             message.role == "summary" for reader in readers for message in reader.prompt
@@ -208,7 +204,7 @@ class EvidenceFinder:
             is_earlier = identity in self._passages.of_earlier_turns
             if showing.doubt and not (is_quoted and is_earlier):
                 self._doubts.append(Doubt(showing.doubt))
-            if showing.place is not None and showing.place[0] >= len(prompts):
+            if showing.place is not None and showing.place[0] >= n_of_chain:
                 self._doubts.append(_SHORT_REPLY)
         for together in found_once.values():
             if _may_be_examples(together, is_one_prompt=len(readers) == 1):
@@ -470,7 +466,7 @@ class EvidenceFinder:
 
     # What is handed on
 
-    def _brought(self, prompts: Sequence[str] | None) -> tuple[Brought, ...]:
+    def _brought(self) -> tuple[Brought, ...]:
         """Return what each call brought, with what the answer was shown of it.
 
         Where no call brought anything, the call whose output the user named found it,
@@ -486,13 +482,9 @@ class EvidenceFinder:
             if isinstance(self._contexts_from, str):
                 call = self._turn.tree.call_by_place.get(self._contexts_from, call)
             brought = [Brought("retrieval", call, named)]
-        return tuple(
-            replace(each, shown=self._places_shown(each, prompts)) for each in brought
-        )
+        return tuple(replace(each, shown=self._places_shown(each)) for each in brought)
 
-    def _places_shown(
-        self, brought: Brought, prompts: Sequence[str] | None
-    ) -> tuple[int, ...] | None:
+    def _places_shown(self, brought: Brought) -> tuple[int, ...] | None:
         """Return the places of the documents that are contexts; None if that is unknown.
 
         Documents that nobody brought count where the user named them.
@@ -503,7 +495,7 @@ class EvidenceFinder:
         if self.evidence_from == "flow":
             return None
         if self.contexts is None:
-            return None if prompts is None else ()
+            return () if self._found_answer.chain else None
         if any(self._is_place_unknown(each) for each in documents):
             return None
         places = tuple(
@@ -546,14 +538,15 @@ class EvidenceFinder:
         by_letters = self._places.get(letters_of(document.text))
         return self._places.get(self._passages.identity(document), by_letters)
 
-    def _note(self, document: Document, place: int | None) -> PassageNote:
-        """Return the note on one retrieved passage; ``place`` is that of its context.
+    def _note(self, document: Document) -> PassageNote:
+        """Return the note on one retrieved passage.
 
         Example: a search found A, B and C, a reranker dropped C, and a context shows A.
         The notes say: A shown whole, B kept and not shown, C dropped by the reranker.
         """
         identity = self._passages.identity(document)
         passage = self._passages.by_identity[identity]
+        place = self._context_of(document)
         dropped_by = None if place is not None else self.dropped_by.get(identity)
         rank = None if dropped_by else self.ranks.get(identity)
         is_kept = None if rank is None and dropped_by is None else dropped_by is None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from ragmetrics_core.capture.answer import answers
@@ -399,12 +400,13 @@ def ledger(
     n_user_turns = sum(said.role == "user" for said in tree.history)
     number = tree.turn_number or 1 + n_user_turns
     order = Order(turn.calls)
+    places_shown = partial(_places_shown, found_answer, found_evidence)
     calls = [
-        call.model_copy(update={"shown": _places_shown(call.items, found_evidence)})
+        call.model_copy(update={"shown": places_shown(call.items)})
         for call in tree.earlier_calls
     ]
     texts = [
-        replace(each, shown=_places_shown(each.documents, found_evidence))
+        replace(each, shown=places_shown(each.documents))
         for each in _texts_brought(turn.calls, origins, found_answer, found_evidence)
     ]
     brought = [*texts, *found_evidence.brought]
@@ -453,18 +455,20 @@ def ledger(
 
 
 def _places_shown(
-    texts: Sequence[Context | Document], found_evidence: FoundEvidence
+    found_answer: FoundAnswer,
+    found_evidence: FoundEvidence,
+    texts: Sequence[Context | Document],
 ) -> tuple[int, ...] | None:
     """Return the places of the texts that stand in the prompts; None without prompts."""
     if not texts:
         return ()
-    if found_evidence.prompts is None:
+    if not found_answer.chain:
         return None
     context_letters = [letters_of(each.text) for each in found_evidence.contexts or ()]
     return tuple(
         place
         for place, each in enumerate(texts)
-        if _is_shown(each.text, found_evidence.prompts, context_letters)
+        if _is_shown(each.text, found_answer.prompts, context_letters)
     )
 
 
@@ -504,7 +508,6 @@ def _texts_brought(
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
     with_passages = {each.call for each in origins.lists}
-    prompts = found_evidence.prompts or ()
     found = {each.call: each.documents for each in found_evidence.brought}
     told = set(calls.named_tools)
     for node in calls.nodes:
@@ -516,7 +519,7 @@ def _texts_brought(
         documents = found.get(node, ()) if node in calls.text_tools else ()
         if documents:
             told.add(node)
-            if not shows(prompts, node.text or ""):
+            if not shows(found_answer.prompts, node.text or ""):
                 continue
         if calls.is_handed_on(node, told):
             continue
