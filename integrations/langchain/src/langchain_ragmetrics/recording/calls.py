@@ -58,7 +58,6 @@ class Run:
         root: Its call, with the calls inside it.
         metadata: The metadata of its call.
         task_or_thread: Where it ran.
-        talk: What its steps were handed under names of a talk, the first of each name.
         inputs: What it was given, under names. Messages and documents are the core's.
         outputs: What it returned, in the same way.
         items: The runs of its items, if it runs a chain for each item of a list.
@@ -68,7 +67,6 @@ class Run:
     root: "Call"
     metadata: Mapping[str, Any]
     task_or_thread: str
-    talk: Mapping[str, Any]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     items: "list[Run]" = field(default_factory=list)
@@ -91,7 +89,8 @@ class Call:
         began: When it began.
         tag: The tag that tells a step of a sequence, or a search of a store.
         agent: The name of the agent that it belongs to.
-        talk: What the steps of its run were handed under names of a talk.
+        talk: What the steps of its run were handed under names of a talk, the first of
+            each name.
         fields: Further fields of its node.
         run: The run that it is the root of, until it ends; None for any other call.
         inside: The calls directly inside it, in the order in which they began.
@@ -181,12 +180,12 @@ class Recording:
                 run_type = "ignored"
         call = Call(run_type, name, began, telling_tag, agent, talk, fields)
         if around is None:
-            call.run = self.run = Run(call, metadata, self._task_or_thread, talk)
+            call.run = self.run = Run(call, metadata, self._task_or_thread)
         else:
             around.inside.append(call)
             if around.run is not None and around.name.startswith(EACH):
                 call.talk = {}
-                call.run = Run(call, metadata, self._task_or_thread, call.talk)
+                call.run = Run(call, metadata, self._task_or_thread)
                 around.run.items.append(call.run)
         self.ids.append(key)
         return call

@@ -210,5 +210,6 @@ def record_store_searches() -> None:
 
 def _is_made_for_another() -> bool:
     """Whether a retriever, or what looks up examples, calls this or awaits it."""
-    callers = (frame.f_locals.get("self") for frame, _ in walk_stack(None))
+    frames = walk_stack(inspect.currentframe())
+    callers = (frame.f_locals.get("self") for frame, _ in frames)
     return any(isinstance(caller, _OTHER_SEARCHERS) for caller in callers)

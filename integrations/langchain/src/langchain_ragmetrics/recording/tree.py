@@ -100,7 +100,7 @@ def _tree(run: Run) -> Tree:
         task_or_thread=run.task_or_thread,
         given_fields=fields,
         native_run=run.native or run,
-        lookup_inputs=(run.inputs, run.talk),
+        lookup_inputs=(run.inputs, run.root.talk),
         lookup_outputs=(run.outputs,),
         to_plain_value=plain,
     )
@@ -114,7 +114,7 @@ def _tree(run: Run) -> Tree:
         # of messages that the caller did not hand in, only those before a known
         # question count
         is_known = question is not None
-        for state in (plain(run.talk), output):
+        for state in (plain(run.root.talk), output):
             tree.history = tree.history or history_in(
                 state, question, only_before_question=is_known
             )
