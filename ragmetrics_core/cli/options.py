@@ -48,8 +48,6 @@ def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
         # "Limits: max_cost: …" in Python
         problem = str(error).removeprefix(f"{settings.__name__}: ")
         name, _, sentence = problem.partition(": ")
-        if name not in values:
-            raise
         option = f"--{name.replace('_', '-')}"
         raise type(error)(f"{option}: {sentence}") from None
 

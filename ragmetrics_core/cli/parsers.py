@@ -176,18 +176,14 @@ def _add_settings(parser: Any, settings: type[Settings]) -> None:
     """Add an option for each setting of a class: ``max_calls`` becomes ``--max-calls``."""
     for name, field in settings.model_fields.items():
         option = f"--{name.replace('_', '-')}"
-        types = {field.annotation, *get_args(field.annotation)}
         help_text = field.description or ""
-        if bool in types:
-            parser.add_argument(option, action="store_true", help=help_text)
-            continue
         if field.default is not None:
             help_text += f" ({field.default})"
         is_text = isinstance(field.default, str)
         # A whole number must be at least 1. Where the default is 0 or None, 0 may have
         # a meaning, so the settings class itself checks the number.
         number = "number"
-        if int in types:
+        if int in (field.annotation, *get_args(field.annotation)):
             number = "whole" if field.default else "integer"
         parser.add_argument(
             option,

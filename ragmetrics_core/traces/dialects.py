@@ -219,8 +219,6 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     readable_output = without_written_objects(output)
     kind_word = str(plain(attributes.get(names["mark"])) or "")
     kind = _KINDS.get(kind_word.lower(), "step") if kind_word else None
-    if "ragmetrics.judge" in attributes:
-        kind = "ignored"
     return Reading(
         kind=kind,
         kind_word=kind_word,

@@ -147,14 +147,12 @@ class Lines:
     def open_files(self) -> Iterator[None]:
         """Open the files for one reading."""
         with ExitStack() as stack:
-            self._spans_of_recent_lines.clear()
-            self._files = []
-            for path in self.paths:
-                if path == Path("-") and self.piped is not None:
-                    self._files.append(self.piped)
-                else:
-                    file = stack.enter_context(_open(path))
-                    self._files.append(file)
+            self._files = [
+                self.piped
+                if self.piped and path == Path("-")
+                else stack.enter_context(_open(path))
+                for path in self.paths
+            ]
             try:
                 yield
             finally:
