@@ -50,13 +50,12 @@ class CopiedMessage(Message):
     Attributes:
         tool_calls: The tools that the message calls; of a tool's message the calls that
             it answers.
-        model: The name of the model that wrote it; None if it does not say.
         holds_no_text: Whether it, or a tool's result in it, holds a part that is no text,
             such as an image.
-        meta: What the model's provider said of a reply; empty for other messages.
+        meta: What the model's provider said of a reply, with the name of the model; empty
+            for other messages.
     """
 
-    model: str | None = None
     holds_no_text: bool = field(default=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -185,12 +184,10 @@ def _message(message: ChatMessage) -> CopiedMessage:
     for call in (*message.tool_calls, *(result.origin for result in results)):
         arguments = copied(call.arguments) or {}
         tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
-    model = message.meta.get("model")
     return CopiedMessage(
         role,
         message.text or "\n".join(texts),
         tuple(tool_calls),
-        model=model if isinstance(model, str) else None,
         holds_no_text=bool(not_texts),
         meta=dict(message.meta) if message.role.value == "assistant" else {},
     )

@@ -683,7 +683,8 @@ def _fill_model(call: Call, node: Node) -> None:
     if messages:
         call.reply, *others = messages
         call.other_replies = tuple(others)
-        call.model = messages[0].model
+        model = messages[0].meta.get("model")
+        call.model = model if isinstance(model, str) else None
         # the text first: it tells how the blocks of the metadata are joined
         add_provider_evidence(call, {"content": call.reply.text}, messages[0].meta)
 
