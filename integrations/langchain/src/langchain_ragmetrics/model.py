@@ -226,7 +226,7 @@ class LangChainModel(FrameworkModel):
 
 def _read_output(output: Any) -> dict[str, Any]:
     """The reply in what a plain call returned: one message, or a text."""
-    return _reply([_choice(output)], [output])
+    return _reply([output])
 
 
 def _read_generations(result: LLMResult) -> dict[str, Any]:
@@ -237,21 +237,20 @@ def _read_generations(result: LLMResult) -> dict[str, Any]:
         else generation.text
         for generation in result.generations[0]
     ]
-    return _reply(list(map(_choice, replies)), replies, result.llm_output)
+    return _reply(replies, result.llm_output)
 
 
 def _read_structured(output: Any) -> dict[str, Any]:
     """The reply of a structured model: what it called a tool with, else its text."""
-    choice = _choice(output)
-    if choice["message"].get("tool_calls"):
-        choice["message"]["content"] = ""  # such as "Let me see", before the call
-    return _reply([choice], [output])
+    reply = _reply([output])
+    message = reply["choices"][0]["message"]
+    if message.get("tool_calls"):
+        message["content"] = ""  # such as "Let me see", before the call
+    return reply
 
 
 def _reply(
-    choices: list[dict[str, Any]],
-    replies: Sequence[object],
-    llm_output: Mapping[str, Any] | None = None,
+    replies: Sequence[object], llm_output: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Make the reply, with the tokens that it took and the model that gave it.
 
@@ -260,8 +259,7 @@ def _reply(
     of the whole call counts, if LangChain says it.
 
     Args:
-        choices: The replies of the model, in OpenAI's form.
-        replies: The same as LangChain gave them: messages, or anything else.
+        replies: What LangChain gave: messages, or anything else.
         llm_output: What LangChain says of the call as a whole; None for nothing.
     """
     messages = [reply for reply in replies if isinstance(reply, AIMessage)]
@@ -280,6 +278,7 @@ def _reply(
     # of the whole call LangChain gives the model's configured name
     models = [message.response_metadata.get("model_name") for message in messages]
     model = next(filter(None, models), None)
+    choices = list(map(_choice, replies))
     return {"choices": choices, "usage": usage, "model": model}
 
 
