@@ -19,11 +19,7 @@ from ragmetrics_core.labelling.measured_judges import (
     measure_judge,
     measure_run,
 )
-from ragmetrics_core.metrics.registry import (
-    NAMED_METRICS,
-    full_name,
-    metrics_with_settings,
-)
+from ragmetrics_core.metrics.registry import NAMED_METRICS, full_name
 from ragmetrics_core.models.addresses import public_address
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.page.render import write_html, write_page
@@ -145,11 +141,7 @@ def _make_card(
     """Measure a judge."""
     # Intervals rest on so many resamples, drawn at random. A dry run shows none.
     draws = 0 if options.dry_run else options.draws
-    # The metrics whose questions the samples' labels answer.
-    kinds = {ASKING[sample.question] for sample in samples}
-    names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
-    metrics = metrics_with_settings(names, options.settings)
-    card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
+    card = measure_judge(judge, samples, ask, draws=draws, settings=options.settings)
     words: list[object] = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
     if options.api_base:

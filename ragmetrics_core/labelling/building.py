@@ -23,7 +23,6 @@ from ragmetrics_core.data import (
     Evidence,
     Failed,
     Frozen,
-    NotAnswered,
     Sample,
     Scored,
     SettingError,
@@ -270,8 +269,6 @@ def ask_one(question: Question[R]) -> Generator[Any, Any, R]:
     If there is none, the ``JudgeError`` is raised, which ends the plan.
     """
     (answer,) = yield from ask([question])
-    if isinstance(answer, NotAnswered):
-        raise answer.error
     return answer.reply
 
 

@@ -47,6 +47,7 @@ from ragmetrics_core.metrics.context_adherence import (
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.registry import NAMED_METRICS, metrics_with_settings
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
@@ -171,7 +172,7 @@ def measure_judge(
     ask: Ask,
     *,
     draws: int = 500,
-    metrics: Iterable[Metric] = (),
+    settings: Iterable[str] = (),
 ) -> Card:
     """Measure a judge on labelled samples and return its card.
 
@@ -184,21 +185,25 @@ def measure_judge(
         ask: Asks the same judge: the function that ``asking`` returned for it.
         draws: How many bootstrap resamples the intervals rest on. Intervals of shares
             are Wilson's and need none.
-        metrics: Metrics to ask the questions with. A question whose metric is not among
-            them is asked by a metric with default settings.
+        settings: Settings of the metrics that ask, such as ``adherence.polls=3``.
 
     Raises:
+        SettingError: If a setting is invalid, or of a metric that asks nothing here.
         InputError: If the judge scored nothing: an empty card would pass for a
             measurement.
     """
-    # the metric given for a question that is labelled, else one with usual settings
+    # the metrics whose questions are labelled
     labelled_questions = {row.question for row in labelled}
-    given_by_class = {type(metric): metric for metric in metrics}
-    metric_by_question: dict[str, Metric] = {}
-    for question, metric_class in ASKING.items():
-        if question in labelled_questions:
-            given_metric = given_by_class.get(metric_class)
-            metric_by_question[question] = given_metric or metric_class()
+    kinds = {ASKING[question] for question in labelled_questions}
+    names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
+    metric_by_kind = {
+        type(each): each for each in metrics_with_settings(names, settings)
+    }
+    metric_by_question = {
+        question: metric_by_kind[kind]
+        for question, kind in ASKING.items()
+        if question in labelled_questions
+    }
     run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
     (judge_name,) = run.facts.judges
     resolved_judge = run.judges[0]
