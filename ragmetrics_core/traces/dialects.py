@@ -6,7 +6,7 @@ A **dialect** is one set of such names. They stand in ``dialects.toml``.
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, cast
@@ -162,18 +162,6 @@ def attribute_names(*field_names: str) -> tuple[str, ...]:
         for field_name in field_names:
             names.update(dict.fromkeys(dialect.get(field_name, ())))
     return tuple(names)
-
-
-def switches_of(dialects: Collection[str]) -> dict[str, str]:
-    """What makes some instrumentations record texts, by the names of their dialects.
-
-    Dialects that always record texts have no switch.
-    """
-    return {
-        dialect: names["switch"]
-        for dialect, names in DIALECTS.items()
-        if dialect in dialects and "switch" in names
-    }
 
 
 def session_of(attributes: Mapping[str, Any]) -> str | None:

@@ -31,11 +31,7 @@ from ragmetrics_core.data import (
     import_extra,
     json_value,
 )
-from ragmetrics_core.traces.dialects import (
-    DIALECTS,
-    dialects_of,
-    switches_of,
-)
+from ragmetrics_core.traces.dialects import DIALECTS, dialects_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.span_trees import (
     ANSWER_TOOLS,
@@ -706,7 +702,11 @@ class SpanSamples(Iterable[Sample]):
         # the id of each trace that gave none, with the reason, such as "no_retrieval"
         self.notes.without_sample = list(reader.reason_by_trace_without_sample.items())
         # settings of the instrumentations that make them record texts
-        self.notes.switches = switches_of(reader.dialects)
+        self.notes.switches = {
+            dialect: names["switch"]
+            for dialect, names in DIALECTS.items()
+            if dialect in reader.dialects and "switch" in names
+        }
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
         """Yield the samples, then an error for each line, span or trace left unread.
