@@ -99,16 +99,6 @@ class ParkedRequest(NamedTuple):
         )
         return cls(request_id, digest(body), tries, line.encode())
 
-    def as_line(self) -> bytes:
-        """The request as a line of a temporary file, which ``from_line`` reads."""
-        return f"{self.id} {self.body} {self.tries} ".encode() + self.line
-
-    @classmethod
-    def from_line(cls, line: bytes) -> "ParkedRequest":
-        """The request that ``as_line`` wrote."""
-        request_id, body, tries, batch_line = line.split(b" ", 3)
-        return cls(request_id.decode(), body.decode(), int(tries), batch_line)
-
 
 class RequestEntry(NamedTuple):
     """What the file of replies holds of a request: the row that ``ROW_OF_REQUEST`` reads.
@@ -293,12 +283,15 @@ class WaitingRequests:
         self.price += n_replies * _REPLY_TOKENS * price_received
         self.n_requests += 1
 
-    def write(self, model: OpenAICompatibleModel, request: ParkedRequest) -> None:
+    def write(
+        self, model: OpenAICompatibleModel, request_id: str, body: str, tries: int
+    ) -> None:
         """Write a request that is to stand in a batch to the file of its model."""
         if model not in self._file_by_model:
             file = TemporaryFile(dir=self._folder)  # noqa: SIM115  # open as long as the pass
             self._file_by_model[model] = self.open_files.enter_context(file)
-        self._file_by_model[model].write(request.as_line())
+        line = f"{request_id} {tries} {body}\n"  # the body is JSON on one line
+        self._file_by_model[model].write(line.encode())
 
     def batches(self) -> Iterator[tuple[OpenAICompatibleModel, list[ParkedRequest]]]:
         """Yield the written requests of each model, no more than a batch may hold."""
@@ -306,6 +299,9 @@ class WaitingRequests:
             file.seek(0)
             # a part of the file at a time: neither a batch nor memory grows too big
             while lines := file.readlines(_MAX_BYTES):
-                requests = [ParkedRequest.from_line(line) for line in lines]
+                requests = []
+                for line in lines:
+                    request_id, tries, body = line.decode().rstrip().split(" ", 2)
+                    requests.append(ParkedRequest.of(request_id, body, int(tries)))
                 for start in range(0, len(requests), _MAX_REQUESTS):
                     yield model, requests[start : start + _MAX_REQUESTS]

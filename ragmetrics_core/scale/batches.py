@@ -196,8 +196,7 @@ class ParkingStore(SqliteStore):
         if entry.token and entry.result is None:  # it stands in a batch, not ended
             self.batches_of_pass.add(entry.token.decode())
         else:  # no batch has answered, or it has failed for a reason that may pass
-            parked = ParkedRequest.of(request_id, body, entry.tries + 1)
-            self._waiting.write(model, parked)
+            self._waiting.write(model, request_id, body, entry.tries + 1)
         self._waiting.count(model, body, request.n)
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
         waits.single = True
