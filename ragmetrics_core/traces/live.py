@@ -5,6 +5,7 @@ It fits OpenTelemetry's SDK, but imports nothing of it.
 
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -116,9 +117,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 f" {max_open}"
             )
         self._max_open = max_open
-        self._dialect = dialect
-        self._resolve = resolve
-        self._context_tools = context_tools
+        self._new_reader = partial(TraceReader, dialect, resolve, context_tools)
         # guards the ended spans: threads of the application put them in, and the
         # thread that judges takes them out
         self._spans_lock = Lock()
@@ -144,7 +143,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
     def after_fork(self) -> None:
         """Begin anew in a forked process: earlier spans are the parent's as well."""
         super().after_fork()
-        self._reader = TraceReader(self._dialect, self._resolve, self._context_tools)
+        self._reader = self._new_reader()
         self.without_sample: Counter[Code] = Counter()
         # Ended spans that wait for the end of the root around them, by the id of their
         # trace. The trace of the latest span is the last.
