@@ -330,13 +330,15 @@ def may_be_of_application(column: str, cell: object, answer: object = None) -> b
 
 @lru_cache(maxsize=64)
 def columns_with_usual_names(columns: tuple[str, ...]) -> Collection[str]:
-    """Return those columns of a table whose names are usual for a field of a sample.
+    """Return those columns of a table whose names are usual for a field with rivals.
 
     In rows of some tools one is of no field: DeepEval's ``context``.
     """
-    places = chain.from_iterable(_places_by_field(columns).values())
-    usual = {place.column for place in places if not place.path}
-    names = {*map(plain_name, chain.from_iterable(_COLUMNS.values()))}
+    places_by_field = _places_by_field(columns)
+    usual, names = set[str](), set[str]()
+    for field in _FIELDS_WITH_RIVALS:
+        usual |= {place.column for place in places_by_field[field] if not place.path}
+        names |= set(map(plain_name, _COLUMNS[field]))
     return usual | {
         column
         for column in columns

@@ -489,6 +489,22 @@ def _doubts_of_row(
     if twice and notes.grade is None:
         names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
         taken.append(f"{names} of the metadata, which the column of that name denies")
+    # the application's answer may stand in its memory, beside the one that is expected
+    *_, asked_last, said_last = (None, None, *sample.history)
+    if (
+        asked_last
+        and said_last
+        and notes.grade is None
+        and columns.get("answer") is None
+    ):
+        roles = (asked_last.role, said_last.role)
+        is_this_turn = (
+            composed_text(asked_last.content).casefold()
+            == composed_text(sample.question or "").casefold()
+        )
+        if roles == ("user", "assistant") and is_this_turn:
+            place = found_by_field.get("history", _NO_VALUE).column
+            taken.append(f"{place!r} ends with another answer to the question")
     if taken:
         doubts["other_column"] = "; ".join(taken)
     # A whole conversation ends before this turn, where it stands first in it. It may be a

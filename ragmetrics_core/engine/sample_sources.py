@@ -184,6 +184,14 @@ def table_rows(samples: Any) -> Iterator[Any]:
     """
     if hasattr(samples, "with_format") and hasattr(samples, "column_names"):
         samples = _with_rows_as_mappings(samples)
+        features = getattr(samples, "features", None) or {}
+        classes = {
+            name: feature
+            for name, feature in features.items()
+            if hasattr(feature, "int2str")
+        }
+        if classes:
+            return (_with_names_of_classes(row, classes) for row in samples)
     if isinstance(samples, Mapping):
         rows = rows_of_columns(samples)
         if rows is not None:
@@ -253,6 +261,18 @@ def _with_rows_as_mappings(dataset: Any) -> Any:
         columns=row_format["columns"],
         output_all_columns=row_format["output_all_columns"],
     )
+
+
+def _with_names_of_classes(row: Any, classes: Mapping[str, Any]) -> Any:
+    """Return a row of Hugging Face with names in place of its classes' numbers."""
+    if not isinstance(row, Mapping):
+        return row
+    named = {
+        column: kind.int2str(row[column])
+        for column, kind in classes.items()
+        if type(row.get(column)) is int and row[column] >= 0
+    }
+    return {**row, **named}
 
 
 def _is_table(split: Any) -> bool:

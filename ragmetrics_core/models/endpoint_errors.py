@@ -183,9 +183,10 @@ class Fault:
                 break
             exceptions.append(cause)
         bodies = [getattr(exception, "body", None) for exception in exceptions]
-        # Ollama's client keeps the server's sentence alone
-        sentences = [getattr(exception, "error", None) for exception in exceptions]
-        bodies += [{"error": each} for each in sentences if isinstance(each, str)]
+        # Google's client keeps it as details, Ollama's its sentence alone
+        for name, kind in (("details", Mapping), ("error", str)):
+            others = [getattr(exception, name, None) for exception in exceptions]
+            bodies += [each for each in others if isinstance(each, kind)]
         body = next((body for body in bodies if body), None)
 
         class_names: set[str] = set()
@@ -212,7 +213,7 @@ class Fault:
             for each in tls_errors
         ]
         # Newer clients of OpenAI keep the body out of their message.
-        words = "\n".join(map(_words_of, (*exceptions, body)))
+        words = "\n".join([message_in(body), *map(_words_of, (*exceptions, body))])
         return replace(
             cls._of_body(body, words, status, retry_after),
             class_names=frozenset(class_names),

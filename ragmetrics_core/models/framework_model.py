@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
@@ -165,6 +165,12 @@ class FrameworkModel(ChatModel):
             task.cancel()  # has no effect on a task that is done
         try:
             return task.result()
+        except (
+            ValidationError
+        ) as error:  # some clients' types take no enumerated numbers
+            if request.schema is None:
+                raise
+            raise RequestRejected(f"{self.name} takes no such json_schema") from error
         except Exception as error:
             # OpenAI's client raises at the token limit, and hands the reply on
             completion = getattr(error, "completion", None)

@@ -375,39 +375,41 @@ def _choice(model: str, choice: Any) -> Choice:
         ]
         text = "".join(text for text in texts if isinstance(text, str))
     reason = choice.get("finish_reason")
-    # where it was cut or broken off, what stands in the reasoning may be a draft
-    has_ended = _FINISH.get(str(reason or "stop").lower()) in ("stop", "tool_calls")
-    if has_ended and (not isinstance(text, str) or not text.strip()):
-        text = _object_elsewhere(message) or text
-    read = choice_of(text, reason, message.get("refusal"), choice.get("logprobs"))
+    logprobs = choice.get("logprobs")
+    arguments = _arguments(message)
+    if _FINISH.get(str(reason or "stop").lower()) in ("stop", "tool_calls"):
+        written = [each for each in (_as_text(text), *arguments) if each.strip()]
+        if written != [text]:  # what is in a call may contradict what is beside it
+            text, logprobs = "\n".join(written) or _object_in_reasoning(message), None
+    elif any(
+        arguments
+    ):  # the reply was cut or broken off: what stands there is a draft
+        text = ""
+    read = choice_of(text, reason, message.get("refusal"), logprobs)
     # not every server has a reason of its own for it
     calls_tool = read.finish == "stop" and message.get("tool_calls")
     return replace(read, finish="tool_calls") if calls_tool else read
 
 
-def _object_elsewhere(message: Mapping[str, Any]) -> str:
-    """Return the text in which a message without content holds a JSON object; else "".
-
-    Servers put it into the call of a tool, take all for reasoning, or parse it.
-    """
+def _arguments(message: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a message's calls of tools: a reply may stand there."""
     calls = message.get("tool_calls")
     functions = [
         call.get("function")
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict)
     ]
-    arguments = [
+    return [
         _as_text(function.get("arguments"))
         for function in (*functions, message.get("function_call"))
         if isinstance(function, dict)
     ]
-    # several calls are one text: they may contradict each other
-    if any(arguments):
-        return "\n".join(arguments)
-    texts = [
-        message.get(name) for name in ("content", "reasoning_content", "reasoning")
-    ]
-    for text in map(_as_text, texts):
+
+
+def _object_in_reasoning(message: Mapping[str, Any]) -> str:
+    """Return the reasoning, as which some servers take a reply, if it ends an object."""
+    for name in ("reasoning_content", "reasoning"):
+        text = _as_text(message.get(name))
         if text.rstrip().endswith("}"):
             return text
     return ""

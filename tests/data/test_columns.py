@@ -1012,6 +1012,8 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
         ("raw", [{"choices": [{"message": {"content": APPLICATION_SAID}}]}] * 3),
         ("turns", [[["Who?", APPLICATION_SAID]]] * 3),
+        ("generator", [{"replies": [APPLICATION_SAID]}] * 3),
+        ("citations", [[{"document": {"text": APPLICATION_SAID}}]] * 3),
         ("rag_answer", [["1950"], [{"content": "Bob"}], {"text": "1950"}]),
         ("rag", ['{"answer": "1950"}'] * 3),
     ],
@@ -1073,6 +1075,34 @@ def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, tol
     rows = [{**KEEPER, **beside}] * 3
     notes = evaluate(rows, ["adherence"], judge="lexical").run.notes
     assert [told in note for note in notes if "while" in note] == [True] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_told"),
+    [
+        (["Who lit it?", APPLICATION_SAID], True),
+        (["Hi.", "Hello.", "who lit it?", APPLICATION_SAID], True),
+        (["Who lit it?", KEEPER["answer"]], False),  # this very turn
+        (["Who lit it?", APPLICATION_SAID, "Sure?", "Yes."], False),
+    ],
+)
+def test_another_answer_at_the_end_of_a_history_is_told(said, is_told):
+    """Memories hold the present turn, too: what the application said."""
+    turns = [
+        {"role": role, "content": text}
+        for role, text in zip(["user", "assistant"] * 2, said, strict=False)
+    ]
+    for column in ("chat_history", "conversation"):
+        report = evaluate([{**KEEPER, column: turns}], ["adherence"], judge="lexical")
+        told = f"1 row: '{column}' ends with another answer to the question"
+        assert (told in report.run.notes) is is_told
+    named = evaluate(
+        [{**KEEPER, "chat_history": turns}],
+        ["adherence"],
+        judge="lexical",
+        answer_column="answer",
+    )
+    assert not any("another answer" in note for note in named.run.notes)
 
 
 @pytest.mark.parametrize(

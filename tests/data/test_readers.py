@@ -22,7 +22,11 @@ from lanes import examples
 from ragmetrics_core import ContextSufficiency, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.engine.row_files import read_samples
-from ragmetrics_core.engine.sample_sources import ColumnsRead, iterate_samples
+from ragmetrics_core.engine.sample_sources import (
+    ColumnsRead,
+    iterate_samples,
+    table_rows,
+)
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 
 pa = pytest.importorskip("pyarrow")
@@ -136,6 +140,21 @@ class HuggingFaceStream(HuggingFace):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(HuggingFace(self._rows, self._kind))
+
+
+class ClassLabel:
+    """A feature of ``datasets`` whose cells are numbers of classes; -1 for no label."""
+
+    def int2str(self, number: int) -> str:
+        return ("no", "yes")[number]
+
+
+def test_classes_of_a_data_set_are_read_by_their_names() -> None:
+    rows = HuggingFace([{"question": "Q?", "answer": each} for each in (1, 0, -1)])
+    rows.features = {"question": object(), "answer": ClassLabel()}  # type: ignore[attr-defined]
+    rows.with_format = lambda *_, **__: rows  # type: ignore[method-assign]
+    answers = [row["answer"] for row in table_rows(rows)]
+    assert answers == ["yes", "no", -1]
 
 
 def arrow_table(rows: Rows) -> Any:

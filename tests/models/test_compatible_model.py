@@ -607,13 +607,19 @@ def test_a_full_window_of_a_server_is_too_long_alone_or_beside_others():
     assert "lower concurrency" in str(error)
 
 
-def test_the_sentence_that_a_client_keeps_is_told():
-    class ResponseError(Exception):  # as Ollama's client raises it
-        status_code = 500
-        error = "model requires more system memory (5.3 GiB) than is available"
-
-    told = judge_error(EndpointFault.of(ResponseError("failed")), "m")
-    assert told.raw == ResponseError.error
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"error": "model requires more system memory (5.3 GiB) than is available"},
+        {"details": {"error": {"code": 400, "message": "API key not valid."}}},
+    ],
+)
+def test_the_sentence_that_a_client_keeps_is_told(kept):
+    raised = Exception("failed")  # as Ollama's client raises it, and Google's
+    vars(raised).update(kept, status_code=400)
+    told = judge_error(EndpointFault.of(raised), "m")
+    assert told.raw == kept.get("error", "")
+    assert isinstance(told, AuthenticationFailed) is ("details" in kept)
 
 
 @pytest.mark.parametrize(

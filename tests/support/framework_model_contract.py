@@ -76,11 +76,10 @@ class FrameworkClientContract(ChatModelContract):
             message = {"role": "assistant", "content": "\n".join(replies)}
             if asked.get("tools"):
                 name = asked["tools"][0]["function"]["name"]
-                message = {"role": "assistant", "content": None, "tool_calls": []}
-                for arguments in replies:
-                    function = {"name": name, "arguments": arguments}
-                    call = {"id": "1", "type": "function", "function": function}
-                    message["tool_calls"].append(call)
+                function = {"name": name, "arguments": replies[-1]}
+                call = {"id": "1", "type": "function", "function": function}
+                said = "\n".join(replies[:-1])
+                message = {"role": "assistant", "content": said, "tool_calls": [call]}
             return {"message": message, "finish_reason": reason}
 
         server = loopback_server(send)

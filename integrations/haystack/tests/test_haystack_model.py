@@ -239,3 +239,13 @@ def test_a_key_that_the_endpoint_repeats_is_left_out() -> None:
         HaystackModel(Keyed(is_refused=is_refused)) for is_refused in (False, True)
     )
     check_key_is_left_out(answering, refusing)
+
+
+def test_the_name_of_a_model_that_its_generator_keeps_for_itself() -> None:
+    class Generator(MockChatGenerator):
+        def __init__(self) -> None:
+            super().__init__("yes")
+            self.model = None
+            self._model = "gemini-2.5-flash"
+
+    assert HaystackModel(Generator()).name == "gemini-2.5-flash"

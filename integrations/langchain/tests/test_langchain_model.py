@@ -199,7 +199,7 @@ def test_structured_output() -> None:
     model = Structured(outcome=called(supported=1, claims=1, unsupported=[]))
     assert (
         complete(model, schema=SCHEMA, temperature=1.0).choices[0].text
-        == '{"supported": 1, "claims": 1, "unsupported": []}'
+        == 'Let me see.\n{"supported": 1, "claims": 1, "unsupported": []}'
     )
     assert model.seen[0]["temperature"] == 1.0
     assert model.temperature == 0.7  # the user's own model stays as it is
@@ -214,21 +214,31 @@ def test_a_structured_reply_that_is_a_text_is_read_as_it_is(text: str) -> None:
     assert complete(model, schema=SCHEMA).choices[0].text == text
 
 
-@pytest.mark.parametrize("n_steps", [1, 3])
-def test_any_other_runnable_may_give_a_structured_reply(n_steps: int) -> None:
+def test_a_structured_model_of_several_steps_is_asked_as_a_whole() -> None:
     class Own(Structured):
         def with_structured_output(self, schema: Any, **kw: Any) -> Any:
-            own: Any = RunnableLambda(lambda messages: {"useful": 1})
-            prompt = RunnableLambda(lambda messages: messages)
-            return own if n_steps == 1 else prompt | own | JsonOutputParser()
+            asked: Any = RunnableLambda(lambda messages: len(messages))
+            return asked | RunnableLambda(lambda n: f"{n}") | JsonOutputParser()
 
-    assert complete(Own(), schema=SCHEMA).choices[0].text == '{"useful": 1}'
+    assert complete(Own(), schema=SCHEMA).choices[0].text == str(len(ASK))
+
+
+def test_a_structured_model_whose_parser_stays_is_asked_without_a_schema() -> None:
+    """NVIDIA's completes a reply that was cut off."""
+
+    class Own(Structured):
+        def with_structured_output(self, schema: Any, **kw: Any) -> Any:
+            return RunnableLambda(lambda messages: {"useful": 1})
+
+    with pytest.raises(errors.RequestRejected, match="json_schema"):
+        complete(Own(), schema=SCHEMA)
+    assert complete(Own()).choices[0].text == YES
 
 
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
-        ({"stop_reason": "tool_use"}, '{"useful": 1}\n{"useful": 0}'),
+        ({"stop_reason": "tool_use"}, 'Let me see.\n{"useful": 1}\n{"useful": 0}'),
         ({"stop_reason": "max_tokens"}, ""),
         ({"stopReason": "max_tokens"}, ""),
         ({"incomplete_details": {"reason": "max_output_tokens"}}, ""),
@@ -246,6 +256,20 @@ def test_calls_are_read_all_and_only_where_the_reply_has_ended(
     (choice,) = complete(Structured(outcome=raw), schema=SCHEMA).choices
     assert choice.text == text
     assert (choice.finish == "length") == (text == "")
+
+
+def test_a_call_is_read_as_its_model_wrote_it() -> None:
+    """A dictionary has the second of two equal keys alone, and none that is cut off."""
+    twice = '{"useful": 0, "useful": 1}'
+    kept = {"tool_calls": [{"function": {"name": "reply", "arguments": twice}}]}
+    call: Any = {"name": "reply", "args": {"useful": 1}, "id": "1"}
+    cut: Any = {"name": "reply", "args": '{"useful": 1', "id": "1", "error": None}
+    for reply, text in (
+        (AIMessage("", additional_kwargs=kept, tool_calls=[call]), twice),
+        (AIMessage("", invalid_tool_calls=[cut]), cut["args"]),
+    ):
+        outcome = complete(Structured(outcome=reply), schema=SCHEMA)
+        assert outcome.choices[0].text == text
 
 
 def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:

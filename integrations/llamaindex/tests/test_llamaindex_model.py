@@ -5,8 +5,9 @@ import json
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from framework_model_contract import FrameworkModelContract
@@ -29,7 +30,7 @@ from llama_index.evaluation.ragmetrics.model import (
     aligned,
     capabilities_of,
 )
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import (
@@ -122,6 +123,67 @@ def test_capabilities(kit: ModuleType) -> None:
     assert capabilities_of(kit.ToolLLM()).json_schema is True
     stated = Capabilities(temperature=False)
     assert LlamaIndexModel(Full(), capabilities=stated).capabilities() == stated
+
+
+class Covered(BaseModel):
+    covered: Literal["0", "1"]
+
+
+def test_a_function_that_a_client_does_not_take_is_not_called(
+    kit: ModuleType,
+) -> None:
+    """Google's takes no enumerated numbers."""
+    n_asked = []
+
+    class Google(kit.ToolLLM):  # type: ignore[name-defined, misc]
+        def chat_with_tools(self, *_: Any, **__: Any) -> Any:
+            n_asked.append(1)
+            return Covered.model_validate({"covered": 1})
+
+    row = {"question": "Q?", "contexts": ["A."], "answer": "A."}
+    yes = '{"reason": "r", "supported": 1, "claims": 1, "unsupported": []}'
+    model = LlamaIndexModel(Google(last=yes))
+    report = evaluate([row] * 2, ["adherence"], judge=model)
+    assert report.scores("context_adherence") == [1.0, 1.0]
+    assert len(n_asked) == 1
+    assert "json_schema" in report.usage.fallbacks
+
+
+def test_a_call_is_read_in_what_the_provider_sent(kit: ModuleType) -> None:
+    """LlamaIndex keeps the first call alone, and its parser completes it, or raises."""
+
+    class Function(BaseModel):
+        arguments: str
+
+    class Call(BaseModel):
+        function: Function
+
+    class Message(BaseModel):
+        tool_calls: list[Call]
+
+    class Choice(BaseModel):
+        message: Message
+        finish_reason: str = "tool_calls"
+
+    class Tokens(BaseModel):
+        prompt_tokens: int = 7
+        completion_tokens: int = 2
+
+    texts = ['{"covered": 1', '{"covered": 0}']
+    calls = [Call(function=Function(arguments=text)) for text in texts]
+    choice = Choice(message=Message(tool_calls=calls))
+    raw = {"choices": [choice], "usage": Tokens()}
+
+    class Mistral(kit.ToolLLM):  # type: ignore[name-defined, misc]
+        def chat_with_tools(self, *_: Any, **__: Any) -> ChatResponse:
+            return ChatResponse(message=ChatMessage(role="assistant"), raw=raw)
+
+        def get_tool_calls_from_response(self, *_: Any, **__: Any) -> Any:
+            return json.loads(texts[0])
+
+    reply = complete(Mistral(), replace(REQUEST, schema=SCHEMA))
+    assert reply.choices[0].text == "\n".join(texts)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 2)
 
 
 def test_the_core_says_what_makes_a_judge_of_a_model() -> None:

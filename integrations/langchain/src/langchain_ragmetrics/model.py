@@ -207,15 +207,16 @@ class LangChainModel(FrameworkModel):
                 structured: Any = model.with_structured_output(named)
             except (TypeError, ValueError) as error:
                 raise NotImplementedError("no structured output") from error
-            # Without the parser, which completes what was cut off: ``{"score": 0`` of 0.9.
+            # Without its parser, which completes what was cut off: ``{"score": 0`` of 0.9.
             # With ``include_raw`` the call is in a thread for which Python's end waits.
-            if isinstance(structured, RunnableSequence):
-                *steps, _ = structured.steps
-                structured = RunnableSequence(*steps) if steps[1:] else steps[0]
+            if not isinstance(structured, RunnableSequence):
+                raise NotImplementedError("no parser that can be left out")
+            *steps, _ = structured.steps
+            structured = RunnableSequence(*steps) if steps[1:] else steps[0]
             return (
                 partial(structured.invoke, shown, _CONFIG),
                 partial(structured.ainvoke, shown, _CONFIG),
-                _read_structured,
+                _read_output,
             )
         return (
             partial(model.invoke, shown, _CONFIG, **settings_of_call),
@@ -238,15 +239,6 @@ def _read_generations(result: LLMResult) -> dict[str, Any]:
         for generation in result.generations[0]
     ]
     return _reply(replies, result.llm_output)
-
-
-def _read_structured(output: Any) -> dict[str, Any]:
-    """The reply of a structured model: what it called a tool with, else its text."""
-    reply = _reply([output])
-    message = reply["choices"][0]["message"]
-    if message.get("tool_calls"):
-        message["content"] = ""  # such as "Let me see", before the call
-    return reply
 
 
 def _reply(
@@ -384,8 +376,11 @@ def _choice(reply: object) -> dict[str, Any]:
         "message": {
             "content": str(reply.text),
             "refusal": refusal,
-            "tool_calls": [
-                {"function": {"arguments": call["args"]}} for call in reply.tool_calls
+            # as the model wrote them where that is kept, else as LangChain parsed them
+            "tool_calls": reply.additional_kwargs.get("tool_calls")
+            or [
+                {"function": {"arguments": call["args"]}}
+                for call in (*reply.tool_calls, *reply.invalid_tool_calls)
             ],
         },
         "finish_reason": next(filter(None, reasons), None),

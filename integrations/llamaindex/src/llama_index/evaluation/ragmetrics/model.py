@@ -19,7 +19,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from llama_index_instrumentation.dispatcher import Dispatcher
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from ragmetrics_core.capture import (
     Capabilities,
@@ -29,6 +29,7 @@ from ragmetrics_core.capture import (
 )
 
 T = TypeVar("T")
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 JudgeOrLLM = JudgeLike | LLM
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
@@ -295,27 +296,19 @@ def _reply(
         calls_function_of: The LLM that was asked to call a function; None if none was.
         weighs_tokens: Whether the log-probabilities of the tokens were asked for.
     """
-    raw = response.raw
-    if isinstance(raw, BaseModel):
-        raw = raw.model_dump()
+    raw = _ANYTHING.dump_python(response.raw)  # as dictionaries and lists
     # each provider has its own names: OpenAI, Anthropic and Ollama are looked through
     choices = raw.get("choices") if isinstance(raw, Mapping) else None
     first_choice = choices[0] if isinstance(choices, list) and choices else None
     facts = {"raw": raw, "choice": first_choice, "more": response.additional_kwargs}
     message: dict[str, Any] = {"content": response.message.content or ""}
     if calls_function_of is not None:
-        calls = calls_function_of.get_tool_calls_from_response(
-            response, error_on_no_tool_call=False
-        )
-        blocks = [
-            getattr(block, "tool_kwargs", None) for block in response.message.blocks
+        message["tool_calls"] = _first_of_kind(
+            list, facts, "choice.message.tool_calls"
+        ) or [
+            {"function": {"arguments": arguments}}
+            for arguments in _arguments(response, calls_function_of)
         ]
-        arguments = list(filter(None, blocks)) or [call.tool_kwargs for call in calls]
-        if calls:
-            message["content"] = ""  # such as "Let me see", before the call
-            message["tool_calls"] = _first_of_kind(
-                list, facts, "choice.message.tool_calls"
-            ) or [{"function": {"arguments": each}} for each in arguments]
     text = message["content"]
     tokens = aligned(text, response.logprobs or ()) if weighs_tokens else []
     finish_reason = _first_of_kind(
@@ -342,6 +335,16 @@ def _reply(
         },
         "model": _first_of_kind(str, facts, "raw.model"),
     }
+
+
+def _arguments(response: ChatResponse, llm: FunctionCallingLLM) -> list[object]:
+    """The arguments of the functions called, as written where LlamaIndex keeps that."""
+    blocks = response.message.blocks
+    written = [getattr(block, "tool_kwargs", None) for block in blocks]
+    if any(written):
+        return list(filter(None, written))
+    calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    return [call.tool_kwargs for call in calls]
 
 
 def _n_tokens(facts: object, *names: str) -> int | None:

@@ -84,6 +84,7 @@ class HaystackModel(FrameworkModel):
         self._takes_settings = "generation_kwargs" in run_parameters
         if not name:
             model = getattr(chat_generator, "model", None)
+            model = model or getattr(chat_generator, "_model", None)  # as for Google
             has_model_name = isinstance(model, str) and bool(model)
             name = str(model) if has_model_name else type(chat_generator).__name__
         if capabilities is None:
