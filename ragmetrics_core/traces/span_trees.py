@@ -353,33 +353,6 @@ def _n_found_without_text_and_id(node: Node) -> int:
     return max(n_found, sum(map(_n_found_without_text_and_id, node.children)))
 
 
-def _note_searches_without_documents(
-    node: Node, *, do_calls_around_hold_documents: bool
-) -> None:
-    """Note on each retriever's call that nobody recorded what it found, if nobody did.
-
-    Example: a retriever's span holds the query alone. The calls around and inside it may
-    hold the documents: some instrumentations record a search in several spans.
-
-    Args:
-        node: The outermost call; all calls inside it are looked at.
-        do_calls_around_hold_documents: Whether a call around it holds documents.
-    """
-    # those that it found, and those that it passed on to the next step
-    holds_documents = node.documents is not None or bool(node.documents_passed_on)
-    are_held_here_or_around = do_calls_around_hold_documents or holds_documents
-    has_searched = node.kind == "retriever" and not node.error
-    has_note = bool(node.evidence_not_recorded)
-    if has_searched and not are_held_here_or_around and not has_note:
-        _, *inner_calls = node.walk()
-        if all(inner.documents is None for inner in inner_calls):
-            node.evidence_not_recorded = (FOUND_NOT_RECORDED,)
-    for child in node.children:
-        _note_searches_without_documents(
-            child, do_calls_around_hold_documents=are_held_here_or_around
-        )
-
-
 def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Note in a tree which texts of documents and prompts its spans do not hold.
 
@@ -387,8 +360,20 @@ def _note_what_was_not_recorded(tree: Tree, call: Call) -> None:
         tree: The tree of a turn, which is changed.
         call: The outermost call of the turn, with its spans.
     """
-    # first, since documents without text are taken out next
-    _note_searches_without_documents(tree.root, do_calls_around_hold_documents=False)
+    # Searches of which no span says what they found; some instrumentations record a
+    # search in several spans inside each other. First, since documents without text are
+    # taken out next.
+    for path in tree.root.paths():
+        search = path[-1]
+        if search.kind != "retriever" or search.error or search.evidence_not_recorded:
+            continue
+        # those that a call found, and those that it passed on to the next step
+        is_held_around = any(
+            each.documents is not None or each.documents_passed_on for each in path
+        )
+        is_held_inside = any(each.documents is not None for each in search.walk())
+        if not (is_held_around or is_held_inside):
+            search.evidence_not_recorded = (FOUND_NOT_RECORDED,)
     # Documents without text: those with an id once each, as they may stand in several
     # calls. Of those without one the retrievers' are counted, and one if only other
     # calls hold any.
