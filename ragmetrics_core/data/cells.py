@@ -100,8 +100,11 @@ _OBJECTS_WRITTEN = (
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
 )
-# three words, or a script of East Asia, which sets no blanks between words
-_PROSE = re.compile(r"\S\s+\S+\s+\S|[\u3040-\u9fff]{6}")
+# three words, or a script that sets no blanks between words: of East Asia, Thai, Lao,
+# Burmese or Khmer
+_PROSE = re.compile(
+    r"\S\s+\S+\s+\S|[\u3040-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{6}"
+)
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
 _MOST_PATHS = 3  # in a message

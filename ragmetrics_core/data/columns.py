@@ -17,7 +17,14 @@ What columns are called decides, never what their cells hold:
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import chain, pairwise
@@ -290,6 +297,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
         places = _places_by_field(names_of_columns)[field]
         named_so = [place.column for place in places if not place.path]
         _note_unread_objects(rest, field, named_so, found_by_field)
+    if "answer" in found_by_field.keys() - named_by_caller:
+        _note_other_answers(rest, found_by_field)
     _add_from_messages(found_by_field, named_by_caller)
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
@@ -310,22 +319,31 @@ def may_be_of_application(column: str, cell: object, answer: object = None) -> b
     That is a text of three words or more; under a name of answers any text, and a number
     beside an answer that is one.
     """
-    parts: list[tuple[bool, object]] = [(may_hold_answers(column), cell)]
-    for is_named, part in parts:  # the list grows
-        data = plain_data(data_in(part))
-        if isinstance(data, Mapping) and len(parts) < _MOST_PARTS:
-            parts += [
-                (is_named or may_hold_answers(str(key)), value)
-                for key, value in data.items()
-            ]
-        elif isinstance(data, (list, tuple)) and len(parts) < _MOST_PARTS:
-            parts += [(is_named, value) for value in data]
-        elif isinstance(data, str):
-            if holds_prose(data) or (is_named and data.strip()):
+    for is_named, part in _parts(cell, is_named=may_hold_answers(column)):
+        if isinstance(part, str):
+            if holds_prose(part) or (is_named and part.strip()):
                 return True
-        elif is_named and type(data) in (int, float) and _number(answer) is not None:
+        elif is_named and type(part) in (int, float) and _number(answer) is not None:
             return True
     return False
+
+
+def _parts(cell: object, *, is_named: bool) -> Iterator[tuple[bool, Any]]:
+    """Yield texts, numbers and the like in a cell, at any depth.
+
+    With each goes whether its key, or one around it, may hold answers by its name.
+    """
+    parts: list[tuple[bool, object]] = [(is_named, cell)]
+    for is_part_named, part in parts:  # the list grows
+        data = plain_data(data_in(part))
+        if isinstance(data, (Mapping, list, tuple)) and len(parts) < _MOST_PARTS:
+            pairs = data.items() if isinstance(data, Mapping) else enumerate(data)
+            parts += [
+                (is_part_named or may_hold_answers(str(key)), value)
+                for key, value in pairs
+            ]
+        else:
+            yield is_part_named, data
 
 
 @lru_cache(maxsize=64)
@@ -476,6 +494,23 @@ def _note_unread_objects(
             words = f"while {column!r} holds none that can be read"
             found = found._replace(beside=(*found.beside, words))
     found_by_field[field] = found
+
+
+def _note_other_answers(row: Row, found_by_field: dict[str, FoundValue]) -> None:
+    """Note which objects that something was read from hold another answer, too."""
+    found = found_by_field["answer"]
+    holders = {each.column.partition(".")[0] for each in found_by_field.values()}
+    for column in sorted(holders & row.keys()):
+        data = data_in(row[column])
+        if not isinstance(data, Mapping):
+            continue
+        if any(
+            is_named and holds_prose(text) and _content(text) != _content(found.value)
+            for is_named, text in _parts(data, is_named=False)
+        ):
+            words = f"while {column!r} holds another, too"
+            found = found._replace(beside=(*found.beside, words))
+    found_by_field["answer"] = found
 
 
 def _add_from_messages(

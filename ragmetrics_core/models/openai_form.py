@@ -32,12 +32,20 @@ _FINISH: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "completed"), "stop"),
     **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_calls"),
     **dict.fromkeys(
-        ("length", "max_tokens", "max_output_tokens", "model_length", "incomplete"),
+        (
+            "length",
+            "max_tokens",
+            "max_output_tokens",
+            "model_length",
+            "model_context_window_exceeded",
+            "incomplete",
+        ),
         "length",
     ),
     **dict.fromkeys(
         (
             "content_filter",
+            "guardrail_intervened",
             "refusal",
             "refused",
             "safety",
@@ -377,14 +385,16 @@ def _choice(model: str, choice: Any) -> Choice:
     reason = choice.get("finish_reason")
     logprobs = choice.get("logprobs")
     arguments = _arguments(message)
-    if _FINISH.get(str(reason or "stop").lower()) in ("stop", "tool_calls"):
+    finish = _FINISH.get(str(reason or "stop").lower(), "other")
+    if finish in ("length", "refused") and any(arguments):
+        text = ""  # what stands in a call that was cut is a draft
+    elif finish not in ("length", "refused"):
         written = [each for each in (_as_text(text), *arguments) if each.strip()]
+        # a reasoning may hold a draft, too, unless it is known that it has ended
+        if not written and finish != "other":
+            written = [_object_in_reasoning(message)]
         if written != [text]:  # what is in a call may contradict what is beside it
-            text, logprobs = "\n".join(written) or _object_in_reasoning(message), None
-    elif any(
-        arguments
-    ):  # the reply was cut or broken off: what stands there is a draft
-        text = ""
+            text, logprobs = "\n".join(written), None
     read = choice_of(text, reason, message.get("refusal"), logprobs)
     # not every server has a reason of its own for it
     calls_tool = read.finish == "stop" and message.get("tool_calls")

@@ -1012,6 +1012,7 @@ SAID = "no field takes the texts in {} (if one should: --answer-column or"
         ("search_results", [json.dumps([{"text": "Rain fell all day."}])] * 3),
         ("raw", [{"choices": [{"message": {"content": APPLICATION_SAID}}]}] * 3),
         ("turns", [[["Who?", APPLICATION_SAID]]] * 3),
+        ("typhoon", ["พ่อมดชื่อบ๊อบสร้างปราสาท"] * 3),
         ("generator", [{"replies": [APPLICATION_SAID]}] * 3),
         ("citations", [[{"document": {"text": APPLICATION_SAID}}]] * 3),
         ("rag_answer", [["1950"], [{"content": "Bob"}], {"text": "1950"}]),
@@ -1065,6 +1066,27 @@ def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
             "question from 'input', while 'instruction' differs",
         ),
         ({"outputs": {"tokens": 3, "model": "gpt"}}, "while 'outputs' holds"),
+        (
+            {
+                "question": None,
+                "inputs": {"question": "Q?", "answer": APPLICATION_SAID},
+            },
+            "answer from 'answer', while 'inputs' holds another, too",
+        ),
+        (
+            {
+                "answer": None,
+                "output": {"text": "A.", "x": {"answer": APPLICATION_SAID}},
+            },
+            "answer from 'output', while 'output' holds another, too",
+        ),
+        (
+            {
+                "answer": None,
+                "outputs": {"answer": "Anna.", "response_metadata": {"model": "gpt"}},
+            },
+            None,
+        ),
         ({"outputs": {"answer": "Anna lit it.", "n": 3}}, None),
         ({"response": {"tokens": 3}}, None),
         ({"input": {"state": {"said": APPLICATION_SAID}}}, None),  # may be a prompt

@@ -214,13 +214,17 @@ def test_a_structured_reply_that_is_a_text_is_read_as_it_is(text: str) -> None:
     assert complete(model, schema=SCHEMA).choices[0].text == text
 
 
-def test_a_structured_model_of_several_steps_is_asked_as_a_whole() -> None:
+def test_of_a_structured_model_no_step_after_the_model_is_taken() -> None:
+    """That of OpenAI raises at a refusal."""
+
     class Own(Structured):
         def with_structured_output(self, schema: Any, **kw: Any) -> Any:
-            asked: Any = RunnableLambda(lambda messages: len(messages))
-            return asked | RunnableLambda(lambda n: f"{n}") | JsonOutputParser()
+            refusal = AIMessage("", additional_kwargs={"refusal": "I will not."})
+            asked: Any = RunnableLambda(lambda messages: refusal)
+            return asked | RunnableLambda(itemgetter("no")) | JsonOutputParser()
 
-    assert complete(Own(), schema=SCHEMA).choices[0].text == str(len(ASK))
+    (choice,) = complete(Own(), schema=SCHEMA).choices
+    assert (choice.finish, choice.text) == ("refused", "I will not.")
 
 
 def test_a_structured_model_whose_parser_stays_is_asked_without_a_schema() -> None:
@@ -239,7 +243,9 @@ def test_a_structured_model_whose_parser_stays_is_asked_without_a_schema() -> No
     ("ends", "text"),
     [
         ({"stop_reason": "tool_use"}, 'Let me see.\n{"useful": 1}\n{"useful": 0}'),
+        ({"finish_reason": "TOOL_CALL"}, 'Let me see.\n{"useful": 1}\n{"useful": 0}'),
         ({"stop_reason": "max_tokens"}, ""),
+        ({"stop_reason": "model_context_window_exceeded"}, ""),
         ({"stopReason": "max_tokens"}, ""),
         ({"incomplete_details": {"reason": "max_output_tokens"}}, ""),
     ],

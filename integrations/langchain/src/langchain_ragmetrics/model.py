@@ -207,12 +207,12 @@ class LangChainModel(FrameworkModel):
                 structured: Any = model.with_structured_output(named)
             except (TypeError, ValueError) as error:
                 raise NotImplementedError("no structured output") from error
-            # Without its parser, which completes what was cut off: ``{"score": 0`` of 0.9.
-            # With ``include_raw`` the call is in a thread for which Python's end waits.
+            # The model alone: what follows it completes a reply that was cut off, such as
+            # ``{"score": 0`` of 0.9, or raises. With ``include_raw`` the call would be in
+            # a thread for which Python's end waits.
             if not isinstance(structured, RunnableSequence):
-                raise NotImplementedError("no parser that can be left out")
-            *steps, _ = structured.steps
-            structured = RunnableSequence(*steps) if steps[1:] else steps[0]
+                raise NotImplementedError("no model that can be asked alone")
+            structured = structured.first
             return (
                 partial(structured.invoke, shown, _CONFIG),
                 partial(structured.ainvoke, shown, _CONFIG),
