@@ -279,7 +279,6 @@ def make_header(
     source: Iterable[str],
     maker: Maker | None,
     *prompts: str,
-    origin_of_questions: Literal["written", "given"] | None = None,
 ) -> Header:
     """Return the header of a labelled set, which records how the set was made.
 
@@ -293,13 +292,11 @@ def make_header(
         source: Names of the files.
         maker: The model that wrote texts and labels; None if no model was asked.
         prompts: The prompts. The header of the set has their digest.
-        origin_of_questions: Of a discrete set, whether its questions and answers were
-            "written" by the model, or "given" by the user.
     """
     parameters = settings.model_dump()
     seed = parameters.pop("seed")
-    if origin_of_questions is not None:
-        parameters["pairs"] = origin_of_questions  # pairs of a question and an answer
+    if kind == "discrete":  # who made its pairs of a question and an answer
+        parameters["pairs"] = "written" if maker else "given"
     of_model: dict[str, Any] = {}
     if maker is not None:
         of_model = {
@@ -466,15 +463,7 @@ def build_discrete(
         last_ranks = range(n_retrieved - settings.take + 1, n_retrieved + 1)
         points.append(_point(pair, contexts, first_ranks, "positive"))
         points.append(_point(pair, contexts, last_ranks, "negative"))
-    set_header = make_header(
-        "discrete",
-        documents,
-        settings,
-        source,
-        maker,
-        TEMPLATE,
-        origin_of_questions="written" if maker else "given",
-    )
+    set_header = make_header("discrete", documents, settings, source, maker, TEMPLATE)
     return DiscreteSet(header=set_header, points=tuple(points))
 
 

@@ -37,7 +37,7 @@ _FIELD_MAPS: tuple[Mapping[str, str], ...] = (
 
 A row with all of these columns is of that set; its other columns stay as they are.
 """
-_VOTES_IN_WORDS = {"1": 1, "0": 0, "attributable": 1, "not attributable": 0}
+_VOTES_IN_WORDS = {"attributable": 1, "not attributable": 0}
 _QUESTIONS_ABOUT_ANSWERS = ("adherent", "supported")
 
 # columns of our form that are no fields of a sample
