@@ -43,6 +43,7 @@ from ragmetrics_core.traces.span_trees import (
 from ragmetrics_core.traces.span_values import mapping, plain
 from ragmetrics_core.traces.spans import (
     ERRORS_OF_OTHER_FORMS,
+    MAX_KEYS,
     MLFLOW_SIZES,
     Span,
     UnknownForm,
@@ -63,7 +64,6 @@ _OF_FRAMEWORK = (
     "spans of LlamaIndex and Haystack do not tell which calls were made for a user, and"
     " what reached the model: the adapter's capture() does"
 )
-_MAX_KEYS = 12  # of attributes, in a message
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 # The files are read twice: once to learn in which lines the spans of each trace stand,
@@ -588,7 +588,7 @@ class TraceReader:
         # is recognised, the names of the attributes are noted, for the message on that.
         if readings:
             self.has_marked_spans = True
-        is_full = len(self.attributes_without_mark) > _MAX_KEYS
+        is_full = len(self.attributes_without_mark) > MAX_KEYS
         for span in spans:
             self.dialects.update(dialects_of(span.attributes))
             if not self.has_marked_spans and not is_full:
@@ -695,7 +695,7 @@ class SpanSamples(Iterable[Sample]):
             yield from reader.read(trace, spans)
         if reader.attributes_without_mark and not reader.has_marked_spans:
             known = ", ".join(DIALECTS)
-            seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
+            seen = ", ".join(sorted(reader.attributes_without_mark)[:MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
         # samples of interrupted runs that no later trace resumed
         yield from reader.finish()

@@ -25,7 +25,8 @@ _PARENT_IS_REMOTE = 0x200  # among the flags of OTLP
 _MOST_NANOSECONDS = 2**63
 _SESSION = "mlflow.trace.session"
 MLFLOW_SIZES = "mlflow.trace.sizeStats"  # JSON that tells how many spans there are
-_MAX_KEYS = 12  # of a value, in a message
+MAX_KEYS = 12
+"""Of a value or of attributes, in a message."""
 
 
 _DETAILS = "gen_ai.client.inference.operation.details"
@@ -43,7 +44,6 @@ ERRORS_OF_OTHER_FORMS = (
     LookupError,
     AttributeError,
     RecursionError,
-    SyntaxError,
     OverflowError,
 )
 
@@ -136,7 +136,7 @@ def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
         # the runs inside a run of LangSmith
         yield from spans_in(value.get("child_runs") or [])
     else:
-        keys = sorted(map(str, value))[:_MAX_KEYS]
+        keys = sorted(map(str, value))[:MAX_KEYS]
         raise UnknownForm(", ".join(keys))
 
 
