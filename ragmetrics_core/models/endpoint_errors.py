@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 from ragmetrics_core.data import errors
@@ -187,13 +188,16 @@ class Fault:
         for name, kind in (("details", Mapping), ("error", str)):
             others = [getattr(exception, name, None) for exception in exceptions]
             bodies += [each for each in others if isinstance(each, kind)]
-        body = next((body for body in bodies if body), None)
-
         class_names: set[str] = set()
         holders: list[object] = []  # of status and headers
         for exception in exceptions:
             class_names.update(base.__name__ for base in type(exception).__mro__)
-            holders += [exception, getattr(exception, "response", None)]
+            response = getattr(exception, "response", None)
+            if isinstance(response, Mapping):
+                response, error_of_aws = _reply_of_aws(response)
+                bodies.append({"error": error_of_aws})
+            holders += [exception, response]
+        body = next((body for body in bodies if body), None)
         status: int | None = None
         retry_after: float | None = None
         for holder in holders:  # the first that has them decides
@@ -684,6 +688,17 @@ def _words_of(value: object) -> str:
         return str(value)
     except Exception:  # noqa: BLE001  # it is their code
         return ""
+
+
+def _reply_of_aws(response: Mapping[str, Any]) -> tuple[object, Mapping[str, Any]]:
+    """Return a reply as the client of AWS keeps it: with status and headers, its error."""
+    error, facts = response.get("Error"), response.get("ResponseMetadata")
+    facts = facts if isinstance(facts, Mapping) else {}
+    reply = SimpleNamespace(
+        status_code=facts.get("HTTPStatusCode"), headers=facts.get("HTTPHeaders")
+    )
+    error = error if isinstance(error, Mapping) else {}
+    return reply, {str(name).lower(): value for name, value in error.items()}
 
 
 def _detail_in(body: object) -> Mapping[str, Any]:

@@ -608,6 +608,33 @@ def test_a_full_window_of_a_server_is_too_long_alone_or_beside_others():
 
 
 @pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (429, "ThrottlingException", RateLimited),
+        (503, "ServiceUnavailableException", TransientJudgeError),
+        (403, "AccessDeniedException", JudgeUnavailable),
+        (400, "ValidationException", RequestRejected),
+    ],
+)
+def test_a_reply_that_the_client_of_aws_keeps_is_typed(status, code, kind):
+    said = "Invocation of this model is not what it takes."
+    raised = Exception("failed")
+    vars(raised)["response"] = {
+        "Error": {"Message": said, "Code": code},
+        "ResponseMetadata": {
+            "HTTPStatusCode": status,
+            "HTTPHeaders": {"retry-after": "7"},
+        },
+    }
+    told = judge_error(EndpointFault.of(raised), "m")
+    assert isinstance(told, kind)
+    assert code in str(told)
+    assert told.raw == said
+    if kind is RateLimited:
+        assert told.retry_after == 7.0
+
+
+@pytest.mark.parametrize(
     "kept",
     [
         {"error": "model requires more system memory (5.3 GiB) than is available"},
