@@ -120,6 +120,10 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
                 "the reply ended at the token limit, before it began", raw=text
             )
         raise UnusableReply("it is empty", raw=text)
+    # The limit falls before the end of an object or behind it. Of one that ends there
+    # somebody put the end: clients complete what was cut off.
+    if choice.finish == "length" and text.endswith(("}", "]")):
+        _fail(choice, "")
 
     # the required fields, in lower case: an object without any is no reply
     form: type[BaseModel] = question.Reply

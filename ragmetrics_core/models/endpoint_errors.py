@@ -139,6 +139,7 @@ _BROKEN = frozenset(
 # How deep lists and objects of an error's body hold its message.
 _DEEPEST_DETAIL = 6
 # Most exceptions that are looked at in a chain of causes.
+_ERRORS = 400  # the first status of an error
 _MOST_CAUSES = 8
 
 
@@ -201,10 +202,10 @@ class Fault:
         status: int | None = None
         retry_after: float | None = None
         for holder in holders:  # the first that has them decides
-            for name in ("status_code", "status"):
-                value = getattr(holder, name, None)
-                if status is None and isinstance(value, int):
-                    status = value
+            for name in ("status_code", "status", "code"):
+                value = getattr(holder, name, None) if status is None else None
+                if isinstance(value, int) and (name != "code" or value >= _ERRORS):
+                    status = int(value)
             for name in ("headers", "litellm_response_headers"):
                 headers = getattr(holder, name, None)
                 if retry_after is None and isinstance(headers, (Mapping, Message)):

@@ -588,6 +588,8 @@ def test_polls_are_together_where_one_request_gave_several(n, polls, together):
             '{"useful": 1} {"useful": 0}',
         ),
         ((Choice('{"useful', "length"),) * 2, UnusableReply, '{"useful'),
+        # its end was put there by a client, which may have left out what was cut off
+        ((Choice('{"useful": 1}', "length"),) * 2, UnusableReply, '{"useful": 1}'),
         (("", "  "), UnusableReply, "  "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
         (("what?", TransientJudgeError("x")), TransientJudgeError, ""),
@@ -599,6 +601,13 @@ def test_unusable_replies_are_typed_failures(replies, kind, raw):
     assert type(failure) is kind
     assert failure.raw == raw
     assert len(model.asked) == len(replies)
+
+
+@pytest.mark.parametrize("rest", ["\n\nIn other words, it", "\n", "\n```", " "])
+def test_what_is_cut_off_behind_a_whole_reply_is_not_missed(rest):
+    model = Toy(Choice('{"useful": 1}' + rest, "length"))
+    assert answer(model, useful(polls=1)).reply.replies[0].useful == 1
+    assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from html import escape
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from string import ascii_letters, digits
@@ -43,7 +44,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
-from ragmetrics_core.models.endpoint_errors import judge_error
+from ragmetrics_core.models.endpoint_errors import error_of_client, judge_error
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 
 
@@ -605,6 +606,23 @@ def test_a_full_window_of_a_server_is_too_long_alone_or_beside_others():
     assert isinstance(error, ContextWindowExceeded)
     assert error.may_be_shared
     assert "lower concurrency" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (HTTPStatus.TOO_MANY_REQUESTS, RateLimited),
+        (503, TransientJudgeError),
+        (403, JudgeUnavailable),
+        (7, JudgeError),  # no status
+    ],
+)
+def test_the_code_of_a_client_of_google_is_a_status(code, kind):
+    raised = Exception("failed")
+    vars(raised)["code"] = code
+    told = error_of_client(raised, "m")
+    assert isinstance(told, kind)
+    assert (type(told) is JudgeError) is (code == 7)
 
 
 @pytest.mark.parametrize(
