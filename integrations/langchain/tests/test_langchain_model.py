@@ -264,6 +264,12 @@ def test_calls_are_read_all_and_only_where_the_reply_has_ended(
     assert (choice.finish == "length") == (text == "")
 
 
+def test_tokens_that_stand_in_the_total_alone_are_counted() -> None:
+    tokens: Any = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 1_120}
+    reply = complete(RunnableLambda(lambda _: AIMessage(YES, usage_metadata=tokens)))
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (100, 1_020)
+
+
 def test_a_call_is_read_as_its_model_wrote_it() -> None:
     """A dictionary has the second of two equal keys alone, and none that is cut off."""
     twice = '{"useful": 0, "useful": 1}'

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 from framework_model_contract import FrameworkModelContract
 from keyed_endpoint import KEY, check_key_is_left_out, said
+from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -168,6 +169,7 @@ def test_a_call_is_read_in_what_the_provider_sent(kit: ModuleType) -> None:
     class Tokens(BaseModel):
         prompt_tokens: int = 7
         completion_tokens: int = 2
+        total_tokens: int = 12
 
     texts = ['{"covered": 1', '{"covered": 0}']
     calls = [Call(function=Function(arguments=text)) for text in texts]
@@ -183,7 +185,25 @@ def test_a_call_is_read_in_what_the_provider_sent(kit: ModuleType) -> None:
 
     reply = complete(Mistral(), replace(REQUEST, schema=SCHEMA))
     assert reply.choices[0].text == "\n".join(texts)
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 2)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 5)
+
+
+def test_a_call_is_read_in_its_block(kit: ModuleType) -> None:
+    """The arguments of a reply that was cut off are completed by LlamaIndex' parsers."""
+    if not hasattr(types, "ToolCallBlock"):
+        pytest.skip("this LlamaIndex has no such blocks")
+    block = types.ToolCallBlock(tool_name="reply", tool_kwargs='{"verdict": "y')
+
+    class Blocks(kit.ToolLLM):  # type: ignore[name-defined, misc]
+        def chat_with_tools(self, *_: Any, **__: Any) -> ChatResponse:
+            message = ChatMessage(role="assistant", blocks=[block])
+            message.additional_kwargs["tool_calls"] = [
+                {"id": "1", "name": "reply", "arguments": '{"verdict": "y"}'}
+            ]
+            return ChatResponse(message=message)
+
+    (choice,) = complete(Blocks(), replace(REQUEST, schema=SCHEMA)).choices
+    assert choice.text == '{"verdict": "y'
 
 
 def test_the_core_says_what_makes_a_judge_of_a_model() -> None:
@@ -304,6 +324,8 @@ def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> N
         ({"choices": [{"finish_reason": "length"}]}, "length"),
         ({"stop_reason": "max_tokens"}, "length"),
         ({"done_reason": "stop"}, "stop"),
+        ({"stopReason": "max_tokens"}, "length"),
+        ({"incomplete_details": {"reason": "max_output_tokens"}}, "length"),
         ({"choices": [{"finish_reason": "content_filter"}]}, "refused"),
         (None, "stop"),
     ],
