@@ -286,7 +286,6 @@ class Run:
         # what an earlier evaluation by this run left, if its caller went before its end
         self._started.clear()
         self._results.clear()
-        self._notes.clear()
         self._n_given, self._n_rows = 0, _number_of_rows(samples)
         self.ends_with_judge |= self._n_rows is None
         for judge in self._judging.judges:

@@ -1088,6 +1088,8 @@ def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
             None,
         ),
         ({"outputs": {"answer": "Anna lit it.", "n": 3}}, None),
+        ({"answer": None, "outputs": {"answer": "Anna lit it all."}}, None),
+        ({"contexts": None, "outputs": {"contexts": ["Anna lit it."]}}, None),
         ({"response": {"tokens": 3}}, None),
         ({"input": {"state": {"said": APPLICATION_SAID}}}, None),  # may be a prompt
         ({"question": None, "query": "Who?", "prompt": "By the texts: Who?"}, None),
@@ -1106,6 +1108,7 @@ def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, tol
         (["Hi.", "Hello.", "who lit it?", APPLICATION_SAID], True),
         (["Who lit it?", KEEPER["answer"]], False),  # this very turn
         (["Who lit it?", APPLICATION_SAID, "Sure?", "Yes."], False),
+        (["Hi.", "Who lit it?", "Yes."], False),
     ],
 )
 def test_another_answer_at_the_end_of_a_history_is_told(said, is_told):

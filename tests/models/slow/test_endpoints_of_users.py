@@ -1229,9 +1229,10 @@ def test_tokens_of_a_reasoning_that_stand_in_the_total_alone_are_counted(
         from_openai=lambda body: {**body, "usage": counted},
     )
     report = evaluate(
-        [row()],
+        [{**row(), "contexts": ["Ida Voss keeps the ferry at Marl."]}],
         ["context_sufficiency"],
         judge=OpenAICompatibleModel(server.base_url, "local"),
     )
     (outcome,) = report.results[0].results.values()
+    assert outcome.status == "scored"
     assert outcome.usage.completion_tokens == n_tokens * len(server.requests)

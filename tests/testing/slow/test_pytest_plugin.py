@@ -31,7 +31,8 @@ def test_of_the_marker(ragmetrics):
 
 
 def test_of_arguments(ragmetrics):
-    ragmetrics([{**GOOD, "lang": "de"}], gates="adherence=0.5@lang")
+    row = {**GOOD, "lang": "de", "rag_answer": "Bob did, I think."}
+    ragmetrics([row], gates="adherence=0.5@lang")
 
 
 def test_that_fails(ragmetrics):
@@ -108,6 +109,7 @@ def test_gates_decide_and_the_terminal_says_what_was_measured(project, run, work
     assert (
         "passed: context_adherence by lang: 1 of 1 slices reach 0.5, over " in summary
     )
+    assert "no field takes the texts in rag_answer" in summary
     assert (
         "Judge: words only (lexical: misses subtle failures, and some gross ones)"
         in summary
