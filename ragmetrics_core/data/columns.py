@@ -736,7 +736,7 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
                 f" {field}_column=), or leave the other out"
                 f"{'; or make one list of both' if field in _LISTS_WITH_RIVALS else ''}"
             )
-        # a prompt holds the question, which other names than its own may not be
+        # nobody knows which of two other names is the question's, unless one is a prompt
         texts = "".join(map(str, _content(rival.value)))
         is_prompt = all(str(text) in texts for text in _content(chosen.value))
         if name not in _NAMES_OF_QUESTION and not is_prompt:

@@ -139,8 +139,8 @@ _BROKEN = frozenset(
 # How deep lists and objects of an error's body hold its message.
 _DEEPEST_DETAIL = 6
 # Most exceptions that are looked at in a chain of causes.
-_ERRORS = 400  # the first status of an error
 _MOST_CAUSES = 8
+_FIRST_ERROR = 400  # of the statuses; a client's code may be any number
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -204,7 +204,7 @@ class Fault:
         for holder in holders:  # the first that has them decides
             for name in ("status_code", "status", "code"):
                 value = getattr(holder, name, None) if status is None else None
-                if isinstance(value, int) and (name != "code" or value >= _ERRORS):
+                if isinstance(value, int) and (name != "code" or value >= _FIRST_ERROR):
                     status = int(value)
             for name in ("headers", "litellm_response_headers"):
                 headers = getattr(holder, name, None)

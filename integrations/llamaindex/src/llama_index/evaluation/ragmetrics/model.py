@@ -296,7 +296,8 @@ def _reply(
         calls_function_of: The LLM that was asked to call a function; None if none was.
         weighs_tokens: Whether the log-probabilities of the tokens were asked for.
     """
-    raw = _ANYTHING.dump_python(response.raw)  # as dictionaries and lists
+    # as dictionaries and lists; a provider may send what its client's types do not say
+    raw = _ANYTHING.dump_python(response.raw, warnings=False)
     # each provider has its own names: OpenAI, Anthropic and Ollama are looked through
     choices = raw.get("choices") if isinstance(raw, Mapping) else None
     first_choice = choices[0] if isinstance(choices, list) and choices else None
