@@ -1093,6 +1093,7 @@ def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
         ({"response": {"tokens": 3}}, None),
         ({"input": {"state": {"said": APPLICATION_SAID}}}, None),  # may be a prompt
         ({"question": None, "query": "Who?", "prompt": "By the texts: Who?"}, None),
+        ({"prompt": "Answer in a word, please."}, None),
     ],
 )
 def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, told):
