@@ -296,9 +296,9 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     for field in _INNER_NAMES.keys() & found_by_field.keys() - named_by_caller:
         places = _places_by_field(names_of_columns)[field]
         named_so = [place.column for place in places if not place.path]
-        _note_unread_objects(rest, field, named_so, found_by_field)
+        _note_unread_objects(field, named_so, found_by_field, cell_as_data)
     if "answer" in found_by_field.keys() - named_by_caller:
-        _note_other_answers(rest, found_by_field)
+        _note_other_answers(found_by_field, rest.keys(), cell_as_data)
     _add_from_messages(found_by_field, named_by_caller)
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
@@ -471,15 +471,18 @@ def _find_field(
 
 
 def _note_unread_objects(
-    row: Row, field: str, columns: Sequence[str], found_by_field: dict[str, FoundValue]
+    field: str,
+    columns: Sequence[str],
+    found_by_field: dict[str, FoundValue],
+    cell_as_data: Callable[[str], Any],
 ) -> None:
     """Note which objects in columns that may hold a text hold none that can be read.
 
     Args:
-        row: The row.
         field: The field of the text.
         columns: Those with its usual names.
         found_by_field: What the row holds; the note is for ``field``.
+        cell_as_data: Returns the cell of a column; a text of JSON as what it holds.
     """
     found = found_by_field[field]
     paths_read = [f"{each.column}." for each in found_by_field.values()]
@@ -487,7 +490,7 @@ def _note_unread_objects(
         is_read = any(path.startswith(f"{column}.") for path in paths_read)
         if is_read or _may_be_prompt(field, column, _name_alone(found.column)):
             continue
-        data = data_in(row[column])
+        data = cell_as_data(column)
         if not isinstance(data, Mapping) or not may_be_of_application(column, data):
             continue
         if _value_in_column(data, field, column) is None:
@@ -496,12 +499,16 @@ def _note_unread_objects(
     found_by_field[field] = found
 
 
-def _note_other_answers(row: Row, found_by_field: dict[str, FoundValue]) -> None:
+def _note_other_answers(
+    found_by_field: dict[str, FoundValue],
+    columns: Collection[str],
+    cell_as_data: Callable[[str], Any],
+) -> None:
     """Note which objects that something was read from hold another answer, too."""
     found = found_by_field["answer"]
     holders = {each.column.partition(".")[0] for each in found_by_field.values()}
-    for column in sorted(holders & row.keys()):
-        data = data_in(row[column])
+    for column in sorted(holders.intersection(columns)):
+        data = cell_as_data(column)
         if not isinstance(data, Mapping):
             continue
         if any(

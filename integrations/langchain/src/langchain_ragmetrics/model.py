@@ -368,9 +368,9 @@ def _choice(reply: object) -> dict[str, Any]:
             text = _as_json(reply) if message is None else message.text
         return {"message": {"content": text}}
     facts = reply.response_metadata
-    places = [facts, facts.get("incomplete_details") or {}]
-    names = ("finish_reason", "stop_reason", "stopReason", "done_reason", "reason")
-    reasons = [place.get(name) for place in places for name in names]
+    names = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+    reasons = [facts.get(name) for name in names]
+    reasons.append((facts.get("incomplete_details") or {}).get("reason"))
     refusal = reply.additional_kwargs.get("refusal")
     return {
         "message": {
