@@ -272,7 +272,7 @@ class Attempts:
                             self.model,
                             partial(self.model.complete, request),
                         )
-                    reply = check_reply(self.model, received)
+                    reply = check_reply(self.model, received, request.max_tokens)
                     # The call itself was counted when it was sent.
                     spending.append(replace(reply.usage, calls=0, faults=0))
                     outcome, usage = reply.error or reply, reply.usage
@@ -387,12 +387,21 @@ async def call_authors_code(
     raise error
 
 
-def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
+def check_reply(
+    model: ChatModel, reply: ChatReply, limit: int | None = None
+) -> ChatReply:
     """Check the reply of a model, and return it with its price and clean texts.
 
     The price is added where the model gave none. Lone surrogates and NUL are replaced,
-    because no file or next request can carry them. Example: a reply of 100 + 10 tokens
-    without a cost, at a millionth of a dollar for each token, costs 0.00011.
+    because no file or next request can carry them. Choices that used up the limit of
+    their length were cut off there: some clients complete such a call of a tool, and
+    say that it ended. Example: a reply of 100 + 10 tokens without a cost, at a
+    millionth of a dollar for each token, costs 0.00011.
+
+    Args:
+        model: The model that replied.
+        reply: What it returned.
+        limit: The limit of each choice's length, in tokens; None without one.
 
     Raises:
         JudgeError: If a part of the reply is not of its type, or the texts are too
@@ -409,7 +418,11 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     if not reply.usage.cost:
         reply = add_price(reply, model.prices())
     choices = list(reply.choices)
+    n_allowed = (limit or 0) * len(choices)
+    is_cut_off = 0 < n_allowed == reply.usage.completion_tokens
     for index, choice in enumerate(choices):
+        if is_cut_off and choice.finish in ("stop", "tool_calls"):
+            choices[index] = choice = replace(choice, finish="length")
         text = sendable_text(choice.text)
         if text != choice.text:
             tokens = tuple(

@@ -611,6 +611,29 @@ def test_what_is_cut_off_behind_a_whole_reply_is_not_missed(rest):
 
 
 @pytest.mark.parametrize(
+    ("n_written", "n_choices", "useful_in_the_end"),
+    [(99, 1, 1), (100, 1, 0), (101, 1, 1), (100, 2, 1), (200, 2, 0)],
+)
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
+def test_a_reply_that_used_up_its_limit_was_cut_off(
+    n_written, n_choices, useful_in_the_end, finish, monkeypatch
+):
+    endpoint = Capabilities(n=n_choices > 1)
+    model = Toy('{"useful": 0}', '{"useful": 0}', capabilities=endpoint)
+
+    async def completed(request: ChatRequest) -> ChatReply:
+        if request.max_tokens != 100:
+            return await Toy.complete(model, request)
+        # what a client made of a call that broke off
+        choices = (Choice('{"useful": 1}', finish),) * n_choices
+        return ChatReply(choices, Usage(completion_tokens=n_written))
+
+    monkeypatch.setattr(model, "complete", completed)
+    judged = answer(model, useful(polls=n_choices), max_tokens=100).reply
+    assert {each.useful for each in judged.replies} == {useful_in_the_end}
+
+
+@pytest.mark.parametrize(
     ("n_written", "advice"),
     [
         (
