@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.capture.front_door import FrontDoor
 
 _EXIT_SECONDS = 2.0
+_SECONDS_TO_CUT_OFF = 0.5  # what is judged when stop() gives up ends within these
 _IDLE_SECONDS = 30.0  # after these, runs that wait for a further one are looked at
 _MOST_RESULTS = 1000
 _FULL = (
@@ -244,6 +245,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._n_in_flight = 0  # samples that are being made or judged
         self._n_judging_begun = 0  # samples, also the ones that are judged by now
         self._n_results = 0
+        self._given_up = ""  # what ``stop`` gave up, in words
         # what ``report`` needs: of many results the latest
         self._results: deque[SampleResult] = deque(maxlen=_MOST_RESULTS)
 
@@ -302,15 +304,10 @@ class BackgroundEvaluator(Generic[Run]):
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further runs, and wait as ``flush`` does.
 
-        How many are unjudged at the timeout is a problem.
+        What is unjudged at the timeout is given up: no further call begins, nothing
+        waits for it any more, and a problem says how many runs it is.
         """
-        is_all_judged = self._wait(timeout, stop=True)
-        if not is_all_judged:
-            self.problems.note(
-                f"{self.pending} runs were not judged when stop() gave up after"
-                f" {timeout:g} seconds"
-            )
-        return is_all_judged
+        return self._wait(timeout, stop=True)
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         """Wait until all recorded runs are judged and the sinks have the results.
@@ -339,9 +336,25 @@ class BackgroundEvaluator(Generic[Run]):
                 self._put_in_queue(self._finish)
             self._stopped = self._stopped or stop
             self._state_changed.notify_all()
-            is_all_judged = self._state_changed.wait_for(
-                lambda: not (self._queue or self._n_in_flight), timeout
+            self._state_changed.wait_for(
+                lambda: self._given_up or not (self._queue or self._n_in_flight),
+                timeout,
             )
+            is_unjudged = bool(self._queue or self._n_in_flight)
+            if stop and is_unjudged and not self._given_up:
+                self._given_up = (
+                    f"{self.pending} runs were not judged when stop() gave up after"
+                    f" {timeout:g} seconds"
+                )
+                self.problems.note(self._given_up)
+                self._queue.clear()
+                self._run.cut_off()
+                self._state_changed.notify_all()
+                # what these cost is still counted
+                self._state_changed.wait_for(
+                    lambda: not self._n_in_flight, _SECONDS_TO_CUT_OFF
+                )
+            is_all_judged = not (self._given_up or is_unjudged)
         # all sinks hand on what they hold, at the same time
         deadline = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
         for outlet in self.outlets:
@@ -382,7 +395,8 @@ class BackgroundEvaluator(Generic[Run]):
             update["notes"] = (*facts.notes, note)
         if not is_all_judged:
             update["interrupted"] = True
-            update["stopped"] = f"{self.pending} runs not yet judged"
+            not_yet = f"{self.pending} runs not yet judged"
+            update["stopped"] = self._given_up or not_yet
         elif not results and self.problems:
             update["stopped"] = self.problems.why_no_sample
         return Report(results=results, run=facts.model_copy(update=update))
@@ -491,7 +505,8 @@ class BackgroundEvaluator(Generic[Run]):
         An exception, such as one of ``on_result``, is counted as a problem.
         """
         result = future.result()
-        if self._run.stopped:  # why no further sample is judged; "" while it goes on
+        # why no further sample is judged; "" while it goes on
+        if self._run.stopped and not self._given_up:
             self.problems.note(f"samples are not judged: {self._run.stopped}")
         for name, outcome in result.results.items():
             self.aggregates[name].add(outcome.status, outcome.value)

@@ -382,6 +382,11 @@ class Run:
                 self._n_given += 1
                 yield result
 
+    def cut_off(self) -> None:
+        """End the run now: what is in flight ends soon, and no further call begins."""
+        self.interrupted = True
+        submit(self._judging.cut_off())
+
     def give_up_unfinished_rows(self) -> None:
         """End what is in flight."""
         for future in self._started:

@@ -209,9 +209,13 @@ class SampleJudging:
         async with self._row_slots:
             return
 
+    async def cut_off(self) -> None:
+        """Cut all rows off."""
+        self._budget.interrupt()
+
     async def interrupt(self) -> None:
         """Cut all rows off, and wait a few seconds until they have ended."""
-        self._budget.interrupt()
+        await self.cut_off()
         with suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS_TO_END):
                 for _ in range(self.most_rows):

@@ -554,9 +554,11 @@ class Hanging(Judge):
     name = "hanging"
 
     def __init__(self):
-        self.released = threading.Event()
+        self.released, self.begun, self.asked = threading.Event(), threading.Event(), 0
 
     async def answer(self, question):
+        self.asked += 1
+        self.begun.set()
         await asyncio.to_thread(self.released.wait)
         return Answer(polls((poll("yes"),)), Usage(calls=1))
 
@@ -603,22 +605,44 @@ def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_what_stop_gave_up_stands_in_problems(watched):
-    judge = Hanging()
+def test_what_stop_gave_up_is_a_problem_and_nothing_waits_for_it(watched):
+    judge, done = Hanging(), threading.Event()
+    settings = {"concurrency": 1, "on_result": lambda result: done.set()}
     background = (
-        DOOR.watch(["adherence"], judge, concurrency=1)
+        DOOR.watch(["adherence"], judge, **settings)
         if watched
-        else evaluator(judge, concurrency=1)
+        else evaluator(judge, **settings)
     )
     for number in range(7):
         background.record(run_of(number))
+    assert judge.begun.wait(30)
     assert not background.stop(timeout=0.05)
     assert background.problems.counts == {
         "7 runs were not judged when stop() gave up after 0.05 seconds": 1
     }
+    assert not background.flush()
+    report = background.report()
+    assert report.run.interrupted
+    assert report.run.stopped.startswith("7 runs were not judged")
     judge.released.set()
-    assert background.flush(timeout=30)
-    assert background.aggregates["context_adherence"].scored == 7
+    assert done.wait(30)
+    assert judge.asked == 1
+
+
+def test_a_hook_that_hangs_when_stop_gives_up_keeps_no_report_waiting():
+    judge, released, done = Hanging(), threading.Event(), threading.Event()
+    background = evaluator(
+        judge,
+        redact=lambda sample: released.wait() and sample,
+        on_result=lambda result: done.set(),
+    )
+    background.record(run_of())
+    assert not background.stop(timeout=0.05)
+    report = background.report()
+    assert report.run.stopped.startswith("1 runs were not judged")
+    released.set()
+    assert done.wait(30)
+    assert judge.asked == 0
 
 
 class HangingOnce(Judge):
