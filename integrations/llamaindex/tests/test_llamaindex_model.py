@@ -126,6 +126,25 @@ def test_capabilities(kit: ModuleType) -> None:
     assert LlamaIndexModel(Full(), capabilities=stated).capabilities() == stated
 
 
+class AsksItsServer(Full):
+    """As Ollama's: its server says what its window is."""
+
+    model: str = "llama3.1"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        raise ConnectionError("Failed to connect to Ollama")
+
+
+def test_of_an_llm_whose_server_is_down_the_model_is_named() -> None:
+    judge = AsksItsServer(error=ConnectionError("Failed to connect to Ollama"))
+    assert LlamaIndexModel(judge).name == "llama3.1"
+    evaluator = ContextAdherenceEvaluator(judge=judge)
+    result = evaluator.evaluate(query="Q?", contexts=["A."], response="A.")
+    assert result.invalid_result
+    assert "llama3.1" in (result.invalid_reason or "")
+
+
 class Covered(BaseModel):
     covered: Literal["0", "1"]
 

@@ -11,6 +11,7 @@ from llama_index.core import Settings
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
+    LLMMetadata,
     LogProb,
     MessageRole,
 )
@@ -87,7 +88,7 @@ class LlamaIndexModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         """Take the LLM; see the class for the arguments."""
-        name = llm.metadata.model_name
+        name = _metadata(llm).model_name
         # the framework's word for no name
         name = llm.class_name() if name == "unknown" else name
         super().__init__(
@@ -236,9 +237,17 @@ def capabilities_of(llm: LLM) -> Capabilities:
         n=False,
         logprobs={"logprobs", "top_logprobs"} <= fields,
         json_schema=isinstance(llm, FunctionCallingLLM)
-        and llm.metadata.is_function_calling_model,
+        and _metadata(llm).is_function_calling_model,
         temperature="temperature" in fields,
     )
+
+
+def _metadata(llm: LLM) -> LLMMetadata:
+    """Return what an LLM says of itself; Ollama asks its server, which may be down."""
+    try:
+        return llm.metadata
+    except Exception:  # noqa: BLE001  # nobody knows what a client raises
+        return LLMMetadata(model_name=str(getattr(llm, "model", "unknown")))
 
 
 def as_judge(judge: JudgeOrLLM) -> JudgeLike:
