@@ -81,7 +81,7 @@ _LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
-_MESSAGES_BEGIN = re.compile(r'\s*\[?\s*\{\s*"(?:role|messages)"\s*:')
+_MESSAGES_BEGIN = re.compile(r'\s*(?:\[\s*)?\{\s*"(?:role|messages)"\s*:')
 _LIST_OF_TEXTS_BEGINS = re.compile(r'\s*\[\s*"')
 # What ``str()`` makes of an object, a list of some or a dictionary that holds some: a
 # class with its fields, or, as pydantic does, fields alone. Its strings are cut to "''"
@@ -529,7 +529,7 @@ def _lists_of_objects(cell: Mapping[Any, Any]) -> dict[str, list[Any]]:
     }
 
 
-def _are_documents(items: Sequence[Any]) -> bool:
+def are_documents(items: Sequence[Any]) -> bool:
     """Whether a list holds objects alone, each with a text."""
     are_objects = all(isinstance(item, Mapping) for item in items)
     return bool(items) and are_objects and all(map(_texts_of_document, items))
@@ -584,7 +584,7 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
     filled = {path: text for path, text in texts.items() if is_present(text)}
     # where an object has no text, it may be what a search returned as a whole
     lists = {} if texts else _lists_of_objects(cell)
-    found = [name for name, items in lists.items() if _are_documents(items)]
+    found = [name for name, items in lists.items() if are_documents(items)]
     if not (filled or found) and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
     if not texts:

@@ -731,6 +731,10 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         chosen = chosen._replace(beside=(f"as {first.column!r} is empty",))
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
+    empty = [each.column for each in candidates if not is_filled(each.value, field)]
+    may_be_expected = field in ("answer", "contexts") and chosen is first
+    if may_be_expected and filled and empty:  # the application may have given none
+        chosen = chosen._replace(beside=(f"while {empty[0]!r} is empty",))
     option = field.replace("_", "-")
     name = _name_alone(chosen.column)
     for rival in rivals:

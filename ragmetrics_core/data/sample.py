@@ -538,6 +538,9 @@ def _doubts_of_row(
         what = ""
         if texts and all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
+        # what stands beside their texts is no evidence; a record is a text
+        elif field != "answer" and cells.are_documents([*map(data_in, texts)]):
+            what = "documents in JSON"
         # an answer may be the name of a file, a path or an id
         elif field != "answer" and all(
             _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts

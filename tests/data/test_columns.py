@@ -127,9 +127,9 @@ def test_tables_joined_by_their_columns_are_read_as_each_alone(other, tmp_path):
             assert len(set(scores)) == 1
         doubts = report.summary().doubts
         assert [(doubt.code, doubt.samples) for doubt in doubts] == [
-            ("other_column", 3)
+            ("other_column", 6)
         ]
-        assert "as 'answer' is empty" in doubts[0].text
+        assert "answer from 'answer', while" in doubts[0].text
     both = pd.concat([joined, pd.DataFrame([{**KEEPER, **other, "id": "both"}])])
     assert evaluate(both, judge="lexical").summary().bad_rows == 0
     both["answer"] = both["answer"].where(both["id"].isna(), "Ben did.")
@@ -948,6 +948,46 @@ def test_a_dictionary_that_was_written_as_the_answer_is_told(caplog):
         [row], ["adherence"], judge="lexical", answer_column="answer.result"
     )
     assert named.results[0].sample.answer == "Anna lit it."
+
+
+@pytest.mark.parametrize("text_key", ["page_content", "text"])
+@pytest.mark.parametrize("field", ["contexts", "retrieved"])
+def test_documents_that_were_written_as_json_are_told(field, text_key, caplog):
+    document = {text_key: "It rained.", "metadata": {"title": "Anna lit it."}}
+    row = {"question": "Who?", "contexts": ["It rained."], "answer": "Anna lit it."}
+    row[field] = [json.dumps(document, indent=indent) for indent in (None, 2)]
+    (result,) = evaluate([row], ["adherence"], judge="lexical")
+    assert f"1 row: {field} like documents in JSON are judged as texts" in caplog.text
+    assert "names" in result.sample.capture.doubts
+    caplog.clear()
+    evaluate([row], judge="lexical", **{f"{field}_column": field})
+    record = {"title": "Anna lit it.", "year": 1903}
+    evaluate([{**row, field: [json.dumps(record)]}], judge="lexical")
+    answered = {**row, field: ["It rained."], "answer": json.dumps(document)}
+    evaluate([answered], judge="lexical")
+    assert "in JSON" not in caplog.text
+
+
+APPLICATIONS = [("answer", "response"), ("contexts", "retrieved_contexts")]
+
+
+@pytest.mark.parametrize("blank", ["", " ", None, math.nan, "nan", {"content": ""}])
+@pytest.mark.parametrize(("column", "other"), APPLICATIONS)
+def test_a_blank_column_beside_one_that_may_be_expected_is_told(
+    column, other, blank, caplog
+):
+    if column == "contexts" and isinstance(blank, dict):
+        blank = [""]
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    for joined in ({**row, other: blank}, {other: blank, **row}):
+        caplog.clear()
+        report = evaluate([joined], ["adherence"], judge="lexical")
+        told = f"1 row: {column} from {column!r}, while {other!r} is empty"
+        assert told in caplog.text
+        assert told.removeprefix("1 row: ") in str(report.run.notes)
+    caplog.clear()
+    evaluate([joined], judge="lexical", **{f"{column}_column": column})
+    assert "is empty" not in caplog.text
 
 
 @pytest.mark.parametrize(
