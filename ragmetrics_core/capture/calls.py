@@ -84,7 +84,7 @@ _VERDICTS = frozenset(
 )
 # what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
 _NUMBER = re.compile(
-    r"^\W*(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W*?\s",
+    r"^\W{0,9}(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W{0,9}?\s",
     re.IGNORECASE,
 )
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")

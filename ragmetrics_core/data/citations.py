@@ -443,7 +443,7 @@ _BEHIND_A_WORD = re.compile(r"\w\[[ \t]?[0-9]")
 # A mark at the beginning of a line, behind a colon, or under a heading: it may belong
 # to what follows, or be an entry in a list of sources.
 _MAY_LIST_SOURCES = re.compile(
-    r"^[^\w\n\[]*(?:\d{1,2}[.)])?[ \t]*\[[ \t]?[0-9]|[:：][ \t*_]*\[[ \t]?[0-9]"
+    r"^[^\w\n\[]*+(?:\d{1,2}[.)][ \t]*)?\[[ \t]?[0-9]|[:：][ \t*_]*\[[ \t]?[0-9]"
     r"|^[^\w\n]*(?:sources?|references?|citations?|bibliography|footnotes?|quellen|literatur"
     r"|fuentes|referencias|références|fontes|来源|参考文献|出典)[^\w\n\[]*(?:\[|$)",
     re.MULTILINE | re.IGNORECASE,

@@ -685,6 +685,13 @@ def test_what_begins_as_an_object_takes_linear_time(start, end):
     assert Sample.from_row({"answer": f"{start}{end}!"}).answer == f"{start}{end}!"
 
 
+@pytest.mark.parametrize("field", ["question", "answer"])
+def test_a_flood_of_blanks_takes_linear_time(field):
+    """Models that are held to JSON write blanks up to their limit."""
+    text = " \n" * 300_000 + "Anna lit it."
+    assert getattr(Sample.from_row({field: text}), field) == text
+
+
 class Told:
     """What a framework returns: neither a text nor a message, but with fields."""
 
