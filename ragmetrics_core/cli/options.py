@@ -77,11 +77,11 @@ def needs_out(options: argparse.Namespace) -> None:
 def spent(usage: Usage) -> str:
     """Return in words how many calls were made, how many were saved, and the cost.
 
-    Example: "40 calls, 10 replies from the store, $0.0200".
+    Example: "40 calls, stored replies: 10, $0.0200".
     """
     parts = ["1 call" if usage.calls == 1 else f"{usage.calls} calls"]
     if usage.stored:
-        parts.append(f"{usage.stored} replies from the store")
+        parts.append(usage.stored_in_words)
     if usage.faults:
         parts.append(f"{usage.faults} repeated after faults")
     parts.append("price unknown" if usage.cost is None else f"${usage.cost:.4f}")

@@ -442,6 +442,13 @@ class Usage:
         )
 
     @property
+    def stored_in_words(self) -> str:
+        """How many replies were stored ones, e.g. "stored replies: all 12"; "" if none."""
+        if not self.stored:
+            return ""
+        return f"stored replies: {'' if self.calls else 'all '}{self.stored:,}"
+
+    @property
     def is_a_count(self) -> bool:
         """Whether all its numbers are finite and at least 0."""
         numbers = (*_counts_of(self), self.cost or 0.0)

@@ -139,6 +139,7 @@ def _headline(glance: Glance) -> Iterator[_Line]:
         f"judge: {judge}" if judge else "",
         f"{glance.seconds:.1f} s" if glance.seconds else "",
         cost,
+        glance.usage.stored_in_words,
     ]
     yield _Line(1, f"{glance.title}   {' · '.join(fact for fact in facts if fact)}")
     yield _Line(2, f"  {glance.headline}")

@@ -351,7 +351,7 @@ class Summary(Frozen):
 
     @property
     def other_models(self) -> str:
-        """What the endpoint calls its models, in a sentence; "" if as they were asked.
+        """What the endpoint called its models, in a sentence; "" if as they were asked.
 
         A deployment or an alias may be the same model under another name.
         """
@@ -361,7 +361,7 @@ class Summary(Frozen):
             for name in self.usage.models
             if name.rpartition("/")[2] not in asked
         ]
-        return f"The endpoint calls its model {', '.join(others)}." if others else ""
+        return f"The endpoint called its model {', '.join(others)}." if others else ""
 
     @property
     def signs(self) -> tuple[str, ...]:

@@ -145,7 +145,9 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     if run.ended_early:
         notes.append(f"The results are incomplete: {run.ended_early}.")
     if run.judges:
-        notes.append(f"Judge: {judges_in_words(run.judges, run.addresses)}.")
+        judges = judges_in_words(run.judges, run.addresses)
+        stored = summary.usage.stored_in_words
+        notes.append(f"Judge: {judges}{'; ' if stored else ''}{stored}.")
     if summary.other_models:
         notes.append(summary.other_models)
     metrics = [numbers.metric for numbers in summary.metrics]

@@ -456,7 +456,7 @@ def test_rows_of_several_models_under_one_name_are_told(stored, loopback_server)
     decision = decide("adherence=0.1", report)
     assert decision.outcome == "undecided"
     assert "by model:weights-1, " in decision.sentence
-    assert "The endpoint calls its model weights-1, weights-2." in str(report)
+    assert "The endpoint called its model weights-1, weights-2." in str(report)
     signs = report.with_signature("model:weights-2").summary().signs
     assert "measured in" not in " ".join(signs)
 

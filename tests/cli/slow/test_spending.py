@@ -72,7 +72,7 @@ def test_a_second_run_pays_nothing_and_the_first_names_the_file(
     assert str(default_path()) in caplog.text
     caplog.clear()
     assert command("--explain") == 0
-    assert "6 replies from the store" in capsys.readouterr().out
+    assert "stored replies: all 6" in capsys.readouterr().out
     assert str(default_path()) not in caplog.text
 
 

@@ -905,9 +905,9 @@ def test_another_name_of_the_model_at_the_endpoint_stands_on_the_screen(
         [ContextRecall()],
         judge=OpenAICompatibleModel(server.base_url, "gpt-4o"),
     )
-    said = f"The endpoint calls its model {answered}." in str(report)
+    said = f"The endpoint called its model {answered}." in str(report)
     assert said is is_another
-    assert ("The endpoint calls" in str(report)) is is_another
+    assert ("The endpoint called" in str(report)) is is_another
 
 
 def test_a_gate_is_undecided_where_the_store_holds_replies_of_another_model(
@@ -927,13 +927,22 @@ def test_a_gate_is_undecided_where_the_store_holds_replies_of_another_model(
     gate = ["--fail-under", "recall=0.5", "--summary", "gate.md"]
 
     assert main(["evaluate", "first.jsonl", *judge, *gate]) == 0
-    assert "The endpoint calls its model qwen-7b." in Path("gate.md").read_text()
+    assert "The endpoint called its model qwen-7b." in Path("gate.md").read_text()
+    assert "stored replies" not in capsys.readouterr().out + Path("gate.md").read_text()
     model = "llama-8b"
+    page = ["--report", "page.html"]
+    assert main(["evaluate", "first.jsonl", *judge, *gate, *page]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    texts = [screen, *(Path(name).read_text() for name in ("gate.md", "page.html"))]
+    for text in texts:
+        assert "stored replies: all 4" in text
+        assert "The endpoint called its model qwen-7b." in text
     assert main(["evaluate", "all.jsonl", *judge, *gate, "--out", "both.jsonl"]) == 3
     screen = " ".join(capsys.readouterr().out.split())
     for text in (screen, Path("gate.md").read_text()):
+        assert "stored replies: 4" in text
         assert "4 by model:llama-8b, 4 by model:qwen-7b; judge all by one" in text
-        assert "The endpoint calls its model llama-8b, qwen-7b." in text
+        assert "The endpoint called its model llama-8b, qwen-7b." in text
     report = ["report", "both.jsonl", *gate]
     assert main(report) == 3
     assert main([*report, "--signature", "model:qwen-7b"]) == 0
