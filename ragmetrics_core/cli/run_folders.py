@@ -175,8 +175,11 @@ def _results_below(folder: Path) -> Iterator[Path]:
 
 
 def last_two_results() -> list[Path]:
-    """The results of the last two runs that have any, the earlier first."""
+    """The results of the last two runs that have any, the earlier first.
+
+    Those of a run that was interrupted are partial.
+    """
     if not FOLDER.is_dir():
         return []
-    paths = [FOLDER / str(number) / RESULTS for number in sorted(_numbers())]
-    return [path for path in paths if path.is_file()][-2:]
+    folders = [FOLDER / str(number) for number in sorted(_numbers())]
+    return [path for folder in folders for path in folder.glob(f"{RESULTS}*")][-2:]

@@ -445,6 +445,20 @@ def test_results_and_page_are_kept_and_the_last_two_runs_compared(folder, capsys
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_last_run_that_was_interrupted_is_compared_as_a_partial_one(capsys):
+    command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
+    for _ in range(3):
+        assert main(command) == 0
+    kept = Path(".ragmetrics/runs/3/results.jsonl")
+    lines = kept.read_text().splitlines(keepends=True)
+    kept.rename(f"{kept}.partial").write_text("".join(lines[:2]))
+    capsys.readouterr()
+    assert main(["compare", "--fail-on-regression"]) == 3
+    shown = capsys.readouterr()
+    assert "run 3" in shown.out or "results.jsonl.partial" in shown.out
+
+
+@pytest.mark.usefixtures("folder")
 def test_runs_with_a_path_of_their_own_are_compared_too(capsys):
     command = ["evaluate", "rows.jsonl", "--judge", "lexical", "--quiet"]
     # the second run writes to the path of the first
