@@ -14,6 +14,7 @@ leave it behind.
 import asyncio
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
@@ -60,6 +61,8 @@ from ragmetrics_core.models.threads import (
     call_in_thread,
     compute_beside_loop,
 )
+
+_logger = logging.getLogger("ragmetrics_core")
 
 T = TypeVar("T")
 ReplyOrError = Choice | errors.JudgeError
@@ -250,6 +253,12 @@ class Session:
         self._model_identity = (self.model.name, cache_key or "")
         # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
+        if cache_key is None and not isinstance(self._store, MemoryStore):
+            _logger.warning(
+                "replies of %s are not stored, as nothing tells its settings: give the"
+                " model object a cache_key",
+                self.model.name,
+            )
         self._attempts = Attempts(
             self.model,
             shared.endpoint,

@@ -23,6 +23,7 @@ from ragmetrics_core import (
     Metric,
     RetrievalAccuracy,
     Sample,
+    evaluate,
 )
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.models.chat import (
@@ -710,6 +711,21 @@ def test_a_long_reply_takes_time_by_its_length(part):
     model = Saying(part * (200_000 // len(part)))
     ContextUtilization().score(**ROW, judge=LLMJudge(model))
     assert time.process_time() - began_at < 2
+
+
+@pytest.mark.parametrize("key", [None, "mine"])
+def test_a_store_that_keeps_no_reply_of_a_model_says_so(key, tmp_path, caplog):
+    model = Saying(json.dumps(good("adherence")))
+    model.cache_key = key
+    for _ in range(2):
+        evaluate([ROW], ["adherence"], judge=LLMJudge(model), store=tmp_path / "r.db")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(model.requests) == (1 if key else 2)
+    assert told == ([] if key else [told[0]] * 2)
+    assert key or "replies of saying are not stored" in told[0]
+    caplog.clear()
+    evaluate([ROW], ["adherence"], judge=LLMJudge(model))
+    assert not caplog.records
 
 
 def test_a_reply_longer_than_any_form_is_refused_and_not_sent_back_whole():
