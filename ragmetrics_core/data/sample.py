@@ -489,6 +489,8 @@ def _doubts_of_row(
     if twice and notes.grade is None:
         names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
         taken.append(f"{names} of the metadata, which the column of that name denies")
+    if sample.retrieved == () and sample.contexts and notes.grade is None:
+        taken.append("contexts are filled, while nothing was retrieved")
     # the application's answer may stand in its memory, beside the one that is expected
     *_, asked_last, said_last = (None, None, *sample.history)
     if (

@@ -990,6 +990,15 @@ def test_a_blank_column_beside_one_that_may_be_expected_is_told(
     assert "is empty" not in caplog.text
 
 
+def test_contexts_beside_a_search_that_found_nothing_are_told(caplog):
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    evaluate([{**row, "retrieved": []}], ["adherence"], judge="lexical")
+    assert "1 row: contexts are filled, while nothing was retrieved" in caplog.text
+    caplog.clear()
+    evaluate([{**row, "retrieved": None}, {**row, "contexts": []}], judge="lexical")
+    assert "nothing was retrieved" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "names", [["Employee Handbook.pdf"], ["a.pdf, page 3", "b.md"]]
 )
