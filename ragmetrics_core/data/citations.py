@@ -43,7 +43,7 @@ _NO_LABELS = (
     "the answer has no marks such as [1], and the prompt does not show each passage under"
     " a number or a name to be cited"
 )
-_NOT_JOINED = "the column citations must give for each number the id of one context"
+NOT_JOINED = "the column citations must give for each number the id of one context"
 _NUMBER_INSIDE = (
     "the answer cites a number that stands inside a context, which may be several:"
     " write a list with a context for each number"
@@ -322,31 +322,17 @@ def why_unknown(answer: str | None, *, is_captured: bool = False) -> str:
 # Which context each number means, where a table says it
 
 
-@dataclass(frozen=True, slots=True)
-class NumberingRead:
-    """Which context each number means, as read from a table.
-
-    Args:
-        numbering: The place of the context for each number; None if not known.
-        why_unknown: What is wrong with what the table says of numbers, in words; "" if
-            the numbering is known, or if the table says nothing of numbers.
-    """
-
-    numbering: Numbering | None = None
-    why_unknown: str = ""
-
-
-def numbering_of_texts(texts: Sequence[str]) -> NumberingRead:
+def numbering_of_texts(texts: Sequence[str]) -> dict[str, int] | None:
     r"""Number the contexts by what their own texts begin with, such as ``Source 1:``.
 
     Every context must begin with such a number, and no two may share one. Numbers in
     bare brackets (``[1]``) must run from 0 or 1 in order: a chunk may begin with an
-    entry of a bibliography.
+    entry of a bibliography. None where they are not numbered so.
 
     Examples:
-        >>> numbering_of_texts(["Source 1:\\nIt is old.", "Source 2:\\nIt fell."]).numbering
+        >>> numbering_of_texts(["Source 1:\\nIt is old.", "Source 2:\\nIt fell."])
         {'1': 0, '2': 1}
-        >>> numbering_of_texts(["It is old.", "It fell."]).numbering is None
+        >>> numbering_of_texts(["It is old.", "It fell."]) is None
         True
     """
     numbers: list[int] = []
@@ -354,7 +340,7 @@ def numbering_of_texts(texts: Sequence[str]) -> NumberingRead:
     for text in texts:
         head = _NUMBER_OF_TEXT.match(text)
         if head is None:
-            return NumberingRead()
+            return None
         has_brackets = has_brackets or head["bracket"] is not None
         numbers.append(int(head["bracket"] or head["word"]))
     first = numbers[0] if numbers else 0
@@ -362,8 +348,8 @@ def numbering_of_texts(texts: Sequence[str]) -> NumberingRead:
     is_in_order = numbers == in_order and first in (0, 1)
     has_one_each = len(set(numbers)) == len(numbers)
     if not numbers or not has_one_each or (has_brackets and not is_in_order):
-        return NumberingRead()
-    return NumberingRead({str(number): place for place, number in enumerate(numbers)})
+        return None
+    return {str(number): place for place, number in enumerate(numbers)}
 
 
 def numbering_in(value: object) -> dict[str, str] | None:
@@ -389,13 +375,12 @@ def numbering_in(value: object) -> dict[str, str] | None:
 
 def numbering_of_column(
     id_by_number: Mapping[str, str], ids: Sequence[str | None]
-) -> NumberingRead:
+) -> dict[str, int] | None:
     """Read from a table's column which context each number means.
 
     ``{"1": "doc-a"}``: number 1 means the context with the id "doc-a"; an id that no
-    context has names none. The numbering is unknown where that is not sure: no id is
-    that of a context, an id is that of two, a context has none, or all are numbers,
-    which may be places.
+    context has names none. None where that is not sure: no id is that of a context, an
+    id is that of two, a context has none, or all are numbers, which may be places.
 
     Args:
         id_by_number: As ``numbering_in`` returns it.
@@ -414,8 +399,8 @@ def numbering_of_column(
         or all(name.isdecimal() for name in names)
     )
     if may_mean_others and len(numbering) < len(id_by_number):
-        return NumberingRead(why_unknown=_NOT_JOINED)
-    return NumberingRead(numbering)
+        return None
+    return numbering
 
 
 WIDEST_RANGE = 100

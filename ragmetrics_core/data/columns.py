@@ -259,18 +259,17 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
                 " compared; name two columns, or two paths into it such as output.text"
             )
     found_by_field: dict[str, FoundValue] = {}
-    for field, column in columns.items():
-        if column is not None:
-            found_by_field[field] = _value_named_by_caller(row, field, column)
-    named_by_caller = set(found_by_field)
     # What was named for one field serves no second one, be it a column or a part of one.
     columns_in_use: set[str] = set()
     rest = row
-    for column in columns.values():
+    for field, column in columns.items():
+        if column is not None:
+            found_by_field[field] = _value_named_by_caller(row, field, column)
         if isinstance(column, str) and column in row:
             columns_in_use.add(column)
         elif isinstance(column, str) and not column.startswith("metadata."):
             rest = without_path(rest, column.split("."))
+    named_by_caller = set(found_by_field)
     columns_in_part = {name for name in rest if rest[name] is not row[name]}
     names_of_columns = tuple(name for name in rest if isinstance(name, str))
     cell_as_data = cache(lambda column: data_in(rest[column]))
@@ -293,12 +292,8 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             found_by_field[field] = found
             if found.value is rest.get(found.column):
                 columns_in_use.add(found.column)
-    for field in _INNER_NAMES.keys() & found_by_field.keys() - named_by_caller:
-        places = _places_by_field(names_of_columns)[field]
-        named_so = [place.column for place in places if not place.path]
-        _note_unread_objects(field, named_so, found_by_field, cell_as_data)
-    if "answer" in found_by_field.keys() - named_by_caller:
-        _note_other_answers(found_by_field, rest.keys(), cell_as_data)
+    texts_found = _INNER_NAMES.keys() & found_by_field.keys() - named_by_caller
+    _note_unread_objects(texts_found, found_by_field, names_of_columns, cell_as_data)
     _add_from_messages(found_by_field, named_by_caller)
     if "answer" not in named_by_caller and "answer" in found_by_field:
         _refuse_accepted_answers(row, found_by_field["answer"].column)
@@ -471,53 +466,51 @@ def _find_field(
 
 
 def _note_unread_objects(
-    field: str,
-    columns: Sequence[str],
+    fields: Collection[str],
     found_by_field: dict[str, FoundValue],
+    columns: tuple[str, ...],
     cell_as_data: Callable[[str], Any],
 ) -> None:
-    """Note which objects in columns that may hold a text hold none that can be read.
+    """Note which objects may hold the text that is meant, too, and were not read.
+
+    They stand in a column that has a usual name of the text, and hold none that can be
+    read; or something was read from them, and they hold another answer.
 
     Args:
-        field: The field of the text.
-        columns: Those with its usual names.
-        found_by_field: What the row holds; the note is for ``field``.
+        fields: The fields of the texts.
+        found_by_field: What the row holds; the notes are for ``fields``.
+        columns: The columns of the row.
         cell_as_data: Returns the cell of a column; a text of JSON as what it holds.
     """
-    found = found_by_field[field]
     paths_read = [f"{each.column}." for each in found_by_field.values()]
-    for column in columns:
-        is_read = any(path.startswith(f"{column}.") for path in paths_read)
-        if is_read or _may_be_prompt(field, column, _name_alone(found.column)):
-            continue
-        data = cell_as_data(column)
-        if not isinstance(data, Mapping) or not may_be_of_application(column, data):
-            continue
-        if _value_in_column(data, field, column) is None:
-            words = f"while {column!r} holds none that can be read"
-            found = found._replace(beside=(*found.beside, words))
-    found_by_field[field] = found
-
-
-def _note_other_answers(
-    found_by_field: dict[str, FoundValue],
-    columns: Collection[str],
-    cell_as_data: Callable[[str], Any],
-) -> None:
-    """Note which objects that something was read from hold another answer, too."""
-    found = found_by_field["answer"]
-    holders = {each.column.partition(".")[0] for each in found_by_field.values()}
-    for column in sorted(holders.intersection(columns)):
-        data = cell_as_data(column)
-        if not isinstance(data, Mapping):
-            continue
-        if any(
-            is_named and holds_prose(text) and _content(text) != _content(found.value)
-            for is_named, text in _parts(data, is_named=False)
-        ):
-            words = f"while {column!r} holds another, too"
-            found = found._replace(beside=(*found.beside, words))
-    found_by_field["answer"] = found
+    holders = {path.partition(".")[0] for path in paths_read}
+    for field in fields:
+        found = found_by_field[field]
+        notes = []
+        for column, path in _places_by_field(columns)[field]:
+            is_read = any(read.startswith(f"{column}.") for read in paths_read)
+            if path or is_read:
+                continue
+            if _may_be_prompt(field, column, _name_alone(found.column)):
+                continue
+            data = cell_as_data(column)
+            if not isinstance(data, Mapping) or not may_be_of_application(column, data):
+                continue
+            if _value_in_column(data, field, column) is None:
+                notes.append(f"while {column!r} holds none that can be read")
+        others = holders.intersection(columns) if field == "answer" else ()
+        for column in sorted(others):
+            data = cell_as_data(column)
+            if not isinstance(data, Mapping):
+                continue
+            if any(
+                is_named
+                and holds_prose(text)
+                and _content(text) != _content(found.value)
+                for is_named, text in _parts(data, is_named=False)
+            ):
+                notes.append(f"while {column!r} holds another, too")
+        found_by_field[field] = found._replace(beside=(*found.beside, *notes))
 
 
 def _add_from_messages(

@@ -21,8 +21,8 @@ from pydantic import (
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import conversation_in, data_in, is_filled
 from ragmetrics_core.data.citations import (
+    NOT_JOINED,
     Citation,
-    NumberingRead,
     is_citations,
     may_cite,
     numbering_in,
@@ -438,7 +438,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     _refuse_what_is_no_text(sample, found_by_field, columns)
     notes = sample.capture or CaptureNotes()
     for field in UNDIVIDED_CODES:
-        texts = [context.text for context in getattr(sample, field) or ()]
+        texts = _texts_of(sample, field)
         # as empty texts: what was shown is not known, and only ids may be compared
         if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
             sample = sample.model_copy(update={field: None})
@@ -461,16 +461,17 @@ def _doubts_of_row(
 ) -> dict[str, str]:
     """Return what nobody can know of a row: its doubts by their codes."""
     doubts = dict(notes.doubts)
+    named = {field for field, column in columns.items() if column is not None}
     # What one text holds is one context or several; nobody knows which until the caller
     # says, by naming its column, that each cell is one. A row of results tells of its own.
     # So it is with texts that are written lists themselves; one of several may begin so.
     for field, code in UNDIVIDED_CODES.items():
         found_value = found_by_field.get(field, _NO_VALUE)
         is_one_text = field in values and isinstance(data_in(found_value.value), str)
-        texts = [context.text for context in getattr(sample, field) or ()]
+        texts = _texts_of(sample, field)
         are_lists = bool(texts) and all(map(cells.is_written_list, texts))
         are_lists = are_lists and notes.grade is None
-        if columns.get(field) is not None:
+        if field in named:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
             option = cells.option_of_column(field, found_value.column)
@@ -480,30 +481,27 @@ def _doubts_of_row(
         for field, found in found_by_field.items()
         for words in found.beside
     ]
+    if taken:
+        doubts["other_column"] = "; ".join(taken)
+    if notes.grade is not None:  # captured: the rest is told by its run
+        return doubts
     twice = [
         key
         for key, value in values.get("metadata", {}).items()
         if is_present(value) and is_present(row.get(key))
         if str(row[key]) != str(value)
     ]
-    if twice and notes.grade is None:
+    if twice:
         names = names_in_words(twice, most=_MOST_TEXTS_SHOWN)
         taken.append(f"{names} of the metadata, which the column of that name denies")
-    if sample.retrieved == () and sample.contexts and notes.grade is None:
+    if sample.retrieved == () and sample.contexts:
         taken.append("contexts are filled, while nothing was retrieved")
     # the application's answer may stand in its memory, beside the one that is expected
     *_, asked_last, said_last = (None, None, *sample.history)
-    if (
-        asked_last
-        and said_last
-        and notes.grade is None
-        and columns.get("answer") is None
-    ):
+    if asked_last and said_last and "answer" not in named:
         roles = (asked_last.role, said_last.role)
-        is_this_turn = (
-            composed_text(asked_last.content).casefold()
-            == composed_text(sample.question or "").casefold()
-        )
+        asked_now = composed_text(sample.question or "").casefold()
+        is_this_turn = composed_text(asked_last.content).casefold() == asked_now
         if roles == ("user", "assistant") and is_this_turn:
             place = found_by_field.get("history", _NO_VALUE).column
             taken.append(f"{place!r} ends with another answer to the question")
@@ -513,7 +511,7 @@ def _doubts_of_row(
     # later one that asked and answered the same.
     turns = [Turn.model_validate(turn) for turn in values.get("history", ())]
     left_out = turns[len(sample.history) :]
-    if left_out and notes.grade is None:
+    if left_out:
         later = tuple(left_out[1:])
         asked = [sample.question or "", sample.standalone_question or ""]
         answer = sample.answer or ""
@@ -522,8 +520,7 @@ def _doubts_of_row(
             found_by_field.get(field, _NO_VALUE).column
             for field in ("history", "question", "answer")
         ]
-        is_named = columns.get("history") is not None
-        is_of_messages = column in columns_of_messages and not is_named
+        is_of_messages = column in columns_of_messages and "history" not in named
         before_next = before_this_turn(later, asked, answer, is_captured=False)
         if is_of_messages or before_next != later:
             doubts["history_unread"] = (
@@ -531,14 +528,11 @@ def _doubts_of_row(
                 " turns before the first are its history"
             )
     for field in ("contexts", "retrieved", "reference", "answer"):
-        is_named = columns.get(field) is not None
-        if is_named or field not in found_by_field or notes.grade is not None:
+        texts = _texts_of(sample, field)
+        if field in named or field not in found_by_field or not texts:
             continue
-        cell = getattr(sample, field) or ()
-        passages_or_texts = [cell] if isinstance(cell, str) else cell
-        texts = [getattr(each, "text", each) for each in passages_or_texts]
         what = ""
-        if texts and all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
+        if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
         # what stands beside their texts is no evidence; a record is a text
         elif field != "answer" and cells.are_documents([*map(data_in, texts)]):
@@ -548,7 +542,7 @@ def _doubts_of_row(
             _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
         ):
             what = "names of files or ids"
-        if texts and what:
+        if what:
             option = cells.option_of_column(field, found_by_field[field].column)
             doubts["names"] = (
                 f"{field} like {what} are judged as texts (if they are: {option})"
@@ -685,17 +679,13 @@ def _refuse_what_is_no_text(
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
     ids -= texts_with_id
     for field in (*UNDIVIDED_CODES, "reference", "question", "answer"):
-        cell = getattr(sample, field) or ()
-        passages_or_texts = [cell] if isinstance(cell, str) else cell
-        shown = (getattr(each, "text", each) for each in passages_or_texts)
-        texts = [text for text in shown if not is_blank(text)]
+        texts = [text for text in _texts_of(sample, field) if not is_blank(text)]
         if not texts or field not in found_by_field:
             continue
         is_of_passages = field in UNDIVIDED_CODES
         are_objects = all(map(cells.is_object_written, texts))
-        are_addresses = not isinstance(cell, str) and all(
-            map(_WEB_ADDRESS.fullmatch, texts)
-        )
+        are_several = field not in ("question", "answer")
+        are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, texts))
         are_known_ids = is_of_passages and not ids.isdisjoint(texts)
         is_named = columns.get(field) is not None
         if is_named and not are_known_ids:
@@ -720,6 +710,13 @@ def _refuse_what_is_no_text(
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}{advice}"
             )
+
+
+def _texts_of(sample: Sample, field: str) -> list[str]:
+    """Return the texts of a field: its one text, several, or those of its passages."""
+    value = getattr(sample, field) or ()
+    texts_or_passages = [value] if isinstance(value, str) else value
+    return [getattr(each, "text", each) for each in texts_or_passages]
 
 
 def _look_like_ids(texts: Sequence[str]) -> bool:
@@ -782,18 +779,22 @@ def _with_citations_of_marks(
         return sample
     contexts = sample.known_contexts
     texts = [context.text for context in contexts]
-    if why_undivided(sample):
-        numbering_read = NumberingRead(why_unknown=why_undivided(sample))
-    elif numbering_cell is None:
-        numbering_read = numbering_of_texts(texts)
-    elif sample.contexts is None:
-        numbering_read = NumberingRead(why_unknown="no contexts were recorded")
+    reason = ""
+    if numbering_cell is None:
+        numbering = numbering_of_texts(texts)
     else:
-        ids = [context.id for context in contexts]
-        numbering_read = numbering_of_column(numbering_cell, ids)
-    reason = numbering_read.why_unknown
-    if numbering_read.numbering is not None:
-        citations_read = read_citations(sample.answer, numbering_read.numbering, texts)
+        numbering = numbering_of_column(
+            numbering_cell, [context.id for context in contexts]
+        )
+        if numbering is None:
+            reason = NOT_JOINED
+        if sample.contexts is None:
+            reason = "no contexts were recorded"
+    undivided = why_undivided(sample)
+    if undivided:
+        reason = undivided
+    elif numbering is not None:
+        citations_read = read_citations(sample.answer, numbering, texts)
         if citations_read.citations is not None:
             return sample.model_copy(update={"citations": citations_read.citations})
         reason = citations_read.why_unknown

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import harmonic_mean
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -189,16 +190,12 @@ class CitationQuality(Metric):
             return CitationsRead(sample.citations, UNREAD_FORM if is_unread else "")
 
         # Capturing a run has looked for numbers in the contexts, and in the prompt.
-        why_unknown = ""
         numbering: Numbering | None = None
         texts = [context.text for context in sample.known_contexts]
-        if sample.capture is not None and sample.capture.grade is not None:
-            if sample.capture.citations_unknown:
-                return CitationsRead(None, sample.capture.citations_unknown)
-        else:
-            in_contexts = numbering_of_texts(texts)
-            why_unknown = in_contexts.why_unknown
-            numbering = in_contexts.numbering or None
+        if sample.capture is None or sample.capture.grade is None:
+            numbering = numbering_of_texts(texts)
+        elif sample.capture.citations_unknown:
+            return CitationsRead(None, sample.capture.citations_unknown)
         if numbering is None and self.numbered_from is not None:
             indices = range(len(sample.known_contexts))
             numbering = {str(index + self.numbered_from): index for index in indices}
@@ -208,7 +205,7 @@ class CitationQuality(Metric):
         # Nobody knows which context has the number 1. "It is old." has no sign of citing.
         if not may_cite(answer):
             return CitationsRead(None)
-        why_unknown = why_unknown or sample.citations_unknown
+        why_unknown = sample.citations_unknown
         if marks_in(answer):
             why_unknown += ", or set numbered_from=1 where the prompt numbered the contexts in order"
         return CitationsRead(None, why_unknown)
@@ -242,7 +239,7 @@ class CitationQuality(Metric):
         precision = Fraction(0)
         if evidence.citations:
             precision = Fraction(evidence.precise, evidence.citations)
-        score = harmonic_mean(recall, precision)
+        score = harmonic_mean([recall, precision])
 
         reason = (
             f"{evidence.supported} of {evidence.claims} sentences with a claim are"
@@ -493,18 +490,6 @@ class CitationEvidence(Evidence, extra="ignore"):
                 faults.append(f"dangling {', '.join(statement.dangling)}")
             lines += [f"sentence {number}: {fault}" for fault in faults]
         return lines
-
-
-def harmonic_mean(recall: Fraction, precision: Fraction) -> Fraction:
-    """Return 2PR / (P + R), and 0 where both are 0.
-
-    Examples:
-        >>> harmonic_mean(Fraction(1), Fraction(1, 2))
-        Fraction(2, 3)
-    """
-    if recall + precision == 0:
-        return Fraction(0)
-    return 2 * recall * precision / (recall + precision)
 
 
 def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:

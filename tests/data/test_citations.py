@@ -171,7 +171,7 @@ NUMBERINGS: dict[str, tuple[list[str], dict[str, int] | None]] = {
 @pytest.mark.parametrize("name", NUMBERINGS)
 def test_numbers_are_known_where_every_context_has_its_own(name):
     texts, expected = NUMBERINGS[name]
-    assert numbering_of_texts(texts).numbering == expected
+    assert numbering_of_texts(texts) == expected
 
 
 # Rows: what they say of marks, and what is made of them.
