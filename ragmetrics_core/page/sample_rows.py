@@ -31,7 +31,6 @@ from ragmetrics_core.reporting.tables import is_formula
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
 
-_MOST_BYTES_OF_CHARACTER = 4  # in UTF-8
 _EXCERPT = 160
 # its id stands beside its text
 _FIELDS_OF_PASSAGE = [one.name for one in fields_of(Passage) if one.name != "id"]
@@ -46,19 +45,17 @@ _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(replace_surrogates(text))
-    if _is_short(text):
-        return text
-    beginning = text.encode()[:LONGEST].decode(errors="ignore")
-    if beginning == text:
-        return text
+    beginning = _beginning(text)
     n_missing = len(text) - len(beginning)
+    if not n_missing:
+        return text
     note = f" … [cut here: {n_missing:,} more characters; the results file has all of them]"
     return beginning + note
 
 
-def _is_short(text: str) -> bool:
-    """Whether a text has few enough characters to be shown whole, whatever they are."""
-    return len(text) * _MOST_BYTES_OF_CHARACTER <= LONGEST
+def _beginning(text: str) -> str:
+    """As much of a text as the page holds, without a character cut in its middle."""
+    return text.encode()[:LONGEST].decode(errors="ignore")
 
 
 def entry_of(
@@ -470,7 +467,7 @@ def _shorten(fields: dict[str, Any], path: str, n_cut: Counter[str]) -> None:
     prefix = f"{path}." if path else ""
     for name, value in list(fields.items()):
         fields[name] = _shortened(value, f"{prefix}{name[:60]}", n_cut)
-        if is_metadata and not _is_short(name):
+        if is_metadata and _beginning(name) != name:
             # names in metadata are the caller's, and may be as long as texts
             fields[cut(name)] = fields.pop(name)
 
@@ -478,8 +475,7 @@ def _shorten(fields: dict[str, Any], path: str, n_cut: Counter[str]) -> None:
 def _shortened(value: Any, path: str, n_cut: Counter[str]) -> Any:
     """A text that is not too long; the items of a list and of an object likewise."""
     if isinstance(value, str):
-        # at most LONGEST bytes, without a character that is cut in its middle
-        text = value.encode()[:LONGEST].decode(errors="ignore")
+        text = _beginning(value)
         if text != value:
             n_cut[path] += len(value) - len(text)
         return text

@@ -434,12 +434,10 @@ class Tally:
         slices = (slices,) if isinstance(slices, str) else slices
         self._slices_by_key: dict[str, dict[str, Tally]] = {key: {} for key in slices}
         self._bad_rows: list[SampleResult] = []
-        # A key that no sample has was mistyped. All keys are looked for in the samples
-        # of the whole, so that the tally of a slice looks for none.
-        if is_slice:
-            self._keys_to_find = KeysSought()
-        else:
-            self._keys_to_find = KeysSought(self._slices_by_key, cluster)
+        # A key that no sample has was mistyped; looked for in the samples of the whole.
+        self._keys_to_find = KeysSought(
+            self._slices_by_key, None if is_slice else cluster
+        )
         self.grades = Counter[Grade]()  # how surely the samples' contexts are known
         self._doubts: dict[str, CaptureDoubt] = {}
         self.usage = Usage()
