@@ -384,7 +384,6 @@ class Run:
 
     def cut_off(self) -> None:
         """End the run now: what is in flight ends soon, and no further call begins."""
-        self.interrupted = True
         submit(self._judging.cut_off())
 
     def give_up_unfinished_rows(self) -> None:

@@ -636,10 +636,14 @@ def test_a_hook_that_hangs_when_stop_gives_up_keeps_no_report_waiting():
         redact=lambda sample: released.wait() and sample,
         on_result=lambda result: done.set(),
     )
-    background.record(run_of())
+    for number in range(3):
+        background.record(run_of(number))
     assert not background.stop(timeout=0.05)
+    assert background.pending == 1  # the hook still has it
+    assert not background.stop(timeout=0.05)
+    assert [*background.problems.counts.values()] == [1]
     report = background.report()
-    assert report.run.stopped.startswith("1 runs were not judged")
+    assert report.run.stopped.startswith("3 runs were not judged")
     released.set()
     assert done.wait(30)
     assert judge.asked == 0

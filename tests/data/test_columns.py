@@ -130,6 +130,7 @@ def test_tables_joined_by_their_columns_are_read_as_each_alone(other, tmp_path):
             ("other_column", 6)
         ]
         assert "answer from 'answer', while" in doubts[0].text
+        assert "question from" not in doubts[0].text
     both = pd.concat([joined, pd.DataFrame([{**KEEPER, **other, "id": "both"}])])
     assert evaluate(both, judge="lexical").summary().bad_rows == 0
     both["answer"] = both["answer"].where(both["id"].isna(), "Ben did.")

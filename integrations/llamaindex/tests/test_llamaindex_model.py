@@ -136,7 +136,11 @@ class AsksItsServer(Full):
         raise ConnectionError("Failed to connect to Ollama")
 
 
-def test_of_an_llm_whose_server_is_down_the_model_is_named() -> None:
+def test_of_an_llm_whose_server_is_down_the_model_is_named(kit: ModuleType) -> None:
+    class Ollama(kit.ToolLLM):  # type: ignore[name-defined, misc]
+        metadata = AsksItsServer.metadata
+
+    assert capabilities_of(Ollama()).json_schema is False
     judge = AsksItsServer(error=ConnectionError("Failed to connect to Ollama"))
     assert LlamaIndexModel(judge).name == "llama3.1"
     evaluator = ContextAdherenceEvaluator(judge=judge)
