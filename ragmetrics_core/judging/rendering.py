@@ -23,7 +23,6 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data import (
     PLACEHOLDER,
-    Instructions,
     Part,
     Question,
     check_template,
@@ -61,19 +60,27 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
-    shared = _shared_by_all_samples(instructions)
     # by the name of each part that the template shows: its texts, to be put into tags
     fenced_by_part = {
         name: _fenced_texts(question.parts[name])
-        for name in shared.placeholders
+        for name in map(
+            _name_of_placeholder, PLACEHOLDER.finditer(instructions.template)
+        )
         if name in question.parts
     }
     sample_texts: list[str] = []
     for fenced_texts in fenced_by_part.values():
         sample_texts += [fenced.text for fenced in fenced_texts]
 
-    digits = tag_digits([*sample_texts, shared.words["examples"]])
-    text_by_placeholder = dict(shared.words)
+    examples = sendable_text(instructions.examples).strip()
+    language = ""
+    if instructions.language:
+        language = (
+            f"The language of your own words is {sendable_text(instructions.language)}."
+            " Field names, labels, and what you take from the texts stay as they are."
+        )
+    text_by_placeholder = {"examples": examples, "language": language}
+    digits = tag_digits([*sample_texts, examples])
     for name, fenced_texts in fenced_by_part.items():
         tagged_texts: list[str] = []
         for label, text, text_id in fenced_texts:
@@ -82,59 +89,14 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             tagged_texts.append(f"<{tag}{id_in_tag}>\n{text}\n</{tag}>\n")
         text_by_placeholder[name] = "".join(tagged_texts)
 
-    system_message = shared.system_message
-    if system_message is None:
-        system_text = _fill_template(shared.system_template, text_by_placeholder)
-        system_message = Message("system", system_text)
-    user_text = _fill_template(shared.user_template, text_by_placeholder)
+    # the system message stands above the line; without a line there is none
+    *above, below = _BREAK.split(instructions.template, maxsplit=1)
+    system_text = _fill_template("".join(above), text_by_placeholder)
+    user_text = _fill_template(below, text_by_placeholder)
     # an empty message is not sent; the text of the other is then the user's
-    if system_message.content and user_text:
-        return (system_message, Message("user", user_text))
-    return (Message("user", system_message.content or user_text),)
-
-
-class _Shared(NamedTuple):
-    """What the prompts of all samples share.
-
-    Attributes:
-        system_template: The template above the line ``---``; "" without the line.
-        user_template: The template below it.
-        placeholders: The names of all placeholders, each once, in order.
-        words: The texts for {examples} and {language}.
-        system_message: None if it shows a text of the sample.
-    """
-
-    system_template: str
-    user_template: str
-    placeholders: Sequence[str]
-    words: Mapping[str, str]
-    system_message: Message | None
-
-
-@lru_cache(maxsize=64)
-def _shared_by_all_samples(instructions: Instructions) -> _Shared:
-    """Make what the prompts of all samples share, once for thousands of questions."""
-    template = instructions.template
-    system_template, user_template = "", template
-    line = _BREAK.search(template)
-    if line is not None:
-        system_template = template[: line.start()]
-        user_template = template[line.end() :]
-
-    language = ""
-    if instructions.language:
-        language = (
-            f"The language of your own words is {sendable_text(instructions.language)}."
-            " Field names, labels, and what you take from the texts stay as they are."
-        )
-    examples = sendable_text(instructions.examples).strip()
-    words = {"examples": examples, "language": language}
-
-    system_message = None
-    if words.keys() >= set(_names_of_placeholders(system_template)):
-        system_message = Message("system", _fill_template(system_template, words))
-    placeholders = _names_of_placeholders(template)
-    return _Shared(system_template, user_template, placeholders, words, system_message)
+    if system_text and user_text:
+        return (Message("system", system_text), Message("user", user_text))
+    return (Message("user", system_text or user_text),)
 
 
 class _FencedText(NamedTuple):
@@ -238,12 +200,6 @@ def _fill_template(template: str, texts: Mapping[str, str]) -> str:
         return text.removesuffix("\n") + (placeholder["end"] or "")
 
     return PLACEHOLDER.sub(text_of, template).strip()
-
-
-def _names_of_placeholders(template: str) -> tuple[str, ...]:
-    """Return the placeholders of a template, each once, in order."""
-    names = map(_name_of_placeholder, PLACEHOLDER.finditer(template))
-    return tuple(dict.fromkeys(names))
 
 
 def _name_of_placeholder(placeholder: re.Match[str]) -> str:
