@@ -24,7 +24,9 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic import TypeAdapter
 
 from ragmetrics_core.data import (
     ForeignFile,
@@ -141,7 +143,13 @@ class MemoryStore(ReplyStore):
         self._choices.pop(key, None)
 
 
-_GET = "SELECT choice, model FROM replies WHERE key = ? AND created >= ?"
+_TokenRow = tuple[str, float, tuple[tuple[str, float], ...]]
+_PARTS = TypeAdapter(tuple[str, Finish, int, tuple[_TokenRow, ...]])
+# Texts are read as bytes, so that a damaged text raises nothing.
+_GET = (
+    "SELECT CAST(choice AS BLOB), CAST(model AS BLOB) FROM replies WHERE key = ? AND"
+    " created >= ?"
+)
 _PUT = (
     "INSERT OR REPLACE INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?)"
 )
@@ -234,19 +242,13 @@ class SqliteStore(ReplyStore):
         # and of its tokens; then the model's name. A damaged row is none.
         text, model = row
         try:
-            content, finish, n_together, token_rows = json.loads(text)
-            tokens: list[TokenAlternatives] = []
-            for token, logprob, alternatives in token_rows:
-                logprobs = tuple(
-                    (str(label), float(value)) for label, value in alternatives
-                )
-                tokens.append(TokenAlternatives(str(token), float(logprob), logprobs))
-            origin = Origin(model.decode(), int(n_together))
-            choice = Choice(content, finish, tuple(tokens), origin)
+            parts = _PARTS.validate_python(json.loads(text))
+            content, finish, n_together, token_rows = parts
+            origin = Origin(model.decode(), n_together)
         except (ValueError, TypeError, AttributeError, RecursionError):
             return None
-        is_reply = isinstance(content, str) and finish in get_args(Finish)
-        return choice if is_reply else None
+        tokens = tuple(TokenAlternatives(*token_row) for token_row in token_rows)
+        return Choice(content, finish, tokens, origin)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call, by key, in one transaction.
@@ -292,24 +294,15 @@ class SqliteStore(ReplyStore):
             self._unwritten.clear()
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """Return the first row that a query finds; its texts are bytes.
+        """Return the first row that a query finds.
 
         None if there is none, or the file cannot be used. Example: the query of a
         stored reply gives its one row; before it is stored, None.
         """
-
-        def fetch(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
-            # Texts are read as bytes, so that a damaged text raises nothing.
-            connection.text_factory = bytes
-            try:
-                row: tuple[Any, ...] | None = connection.execute(
-                    query, values
-                ).fetchone()
-            finally:
-                connection.text_factory = str
-            return row
-
-        return self._use(fetch, writes=False)
+        return self._use(
+            lambda connection: connection.execute(query, values).fetchone(),
+            writes=False,
+        )
 
     def write(
         self, change: Callable[[sqlite3.Connection], T], *, later: bool = False
@@ -478,9 +471,8 @@ def resolve_store(store: StoreLike) -> ReplyStore:
         SettingError: If it is anything else.
         ForeignFile: If there is a file that is not ours.
     """
-    named_path = os.environ.get("RAGMETRICS_STORE")
-    if store is True or (store is None and named_path):
-        store = named_path or default_path()
+    if store is True or (store is None and os.environ.get("RAGMETRICS_STORE")):
+        store = default_path()
     if isinstance(store, ReplyStore):
         return store
     if store is None or store is False:

@@ -48,7 +48,10 @@ _TABLES = (
         tries INTEGER NOT NULL, result TEXT) WITHOUT ROWID""",
 )
 
-ROW_OF_REQUEST = "SELECT token, body, tries, result FROM parked WHERE id = ?"
+# Texts are read as bytes, so that a damaged text raises nothing.
+ROW_OF_REQUEST = """
+    SELECT CAST(token AS BLOB), CAST(body AS BLOB), tries, CAST(result AS BLOB)
+    FROM parked WHERE id = ?"""
 
 IS_ANSWERED_FOR_OTHERS = """
     SELECT 1 FROM parked reply JOIN parked request
