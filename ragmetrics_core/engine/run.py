@@ -293,7 +293,6 @@ class Run:
         rows = self._until_source_fails(
             warn_of_oddities(iterate_samples(samples, columns, self._notes))
         )
-        self._judging.check_signatures(self.metrics)
         for index, row in enumerate(rows):
             # No further row starts once a limit is reached, or a judge that never answered
             # says that it never will; where the run ends with a judge, one that did, too.

@@ -223,8 +223,8 @@ class RunJudge:
         self.paid = False
         self.unavailable: JudgeUnavailable | None = None
         self.ends_run = False
-        # By the metric's name: the metric, and its signature by this judge.
-        self._signatures: dict[str, tuple[Metric, Signature]] = {}
+        # By the metric's name, of which a run has each once.
+        self._signatures: dict[str, Signature] = {}
 
     def signature_of(self, metric: Metric) -> Signature:
         """Return the signature of a metric by this judge, made once for all samples.
@@ -232,11 +232,10 @@ class RunJudge:
         Raises:
             SettingError: If the metric or the judge cannot say what its settings are.
         """
-        earlier_metric, signature = self._signatures.get(metric.name, (None, None))
-        if signature is None or earlier_metric is not metric:
+        if metric.name not in self._signatures:
             signature = signature_with_judge(metric, self.session)
-            self._signatures[metric.name] = (metric, signature)
-        return signature
+            self._signatures[metric.name] = signature
+        return self._signatures[metric.name]
 
     def note(self, error: JudgeError) -> JudgeError:
         """Remember an error that says that the judge answers no further question.

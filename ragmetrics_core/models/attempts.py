@@ -372,15 +372,14 @@ async def call_authors_code(
         return await call(*arguments)
     except errors.RagMetricsError:
         raise
-    except asyncio.CancelledError as raised:
-        if is_being_cancelled():
-            raise
-        error = error_of_client(raised, name)
     except (
-        Exception,  # noqa: BLE001
+        Exception,
         SystemExit,
         KeyboardInterrupt,
+        asyncio.CancelledError,
     ) as raised:  # nobody knows what a client raises
+        if isinstance(raised, asyncio.CancelledError) and is_being_cancelled():
+            raise
         error = error_of_client(raised, name)
     # Raised outside of the handlers, so that the client's exception, which may hold
     # keys and texts, is not attached to it.
@@ -431,8 +430,6 @@ def check_reply(
             )
             choices[index] = replace(choice, text=text, tokens=tokens)
     models = tuple(map(sendable_text, reply.usage.models))
-    if tuple(choices) == reply.choices and models == reply.usage.models:
-        return reply
     usage = replace(reply.usage, models=models)
     return replace(reply, choices=tuple(choices), usage=usage)
 

@@ -110,10 +110,8 @@ class EndpointState:
         self._n_failed_calls = 0
         self.probing = asyncio.Lock()
         self.has_failed = False
-        # When it first asked for a long wait that no answer followed, and how many
-        # answers there were.
+        # When it first asked for a long wait that no answer followed.
         self._told_to_wait_at = math.inf
-        self._n_answers_at_wait = -1
         # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -193,6 +191,7 @@ class EndpointState:
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
             self._n_failed_calls = 0
+            self._told_to_wait_at = math.inf
             self.has_failed = False
             self.end_outage()
             self._is_reached = True
@@ -213,9 +212,7 @@ class EndpointState:
 
         True if it asked for one before this request was sent, and answered none since.
         """
-        if self._n_answers_at_wait != self.n_answers:
-            self._n_answers_at_wait = self.n_answers
-            self._told_to_wait_at = time.monotonic()
+        self._told_to_wait_at = min(self._told_to_wait_at, time.monotonic())
         return sent_at > self._told_to_wait_at
 
     def begin_outage(self, error: errors.JudgeUnavailable) -> None:
@@ -619,7 +616,7 @@ class FittedRequest:
     async def _call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none."""
         reply = await self._send_call(request, first_index)
-        self._usage = self._usage + reply.usage if self._usage.calls else reply.usage
+        self._usage += reply.usage
         if not reply.choices:
             self._failures += reply.failures
             self._refused = refused_feature(reply.error, request)

@@ -74,7 +74,6 @@ _LONGER = 4
 _MOST_FAILED_ROWS = 20
 # So many characters of an unusable reply are shown to the model that is asked again.
 _MOST_SHOWN = 20_000
-_NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,7 +99,7 @@ class Fetched:
     """
 
     outcomes: dict[str, ReplyOrError | None]
-    usage: Usage = _NOTHING
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def missing(self) -> list[str]:
@@ -115,12 +114,7 @@ class Fetched:
         """Fill in a reply that costs nothing: a stored one, or one of another run."""
         self.outcomes[key] = reply
         model = reply.origin.model  # "" if the endpoint did not name it
-        self.add(Usage(stored=1, models=(model,) if model else ()))
-
-    def add(self, usage: Usage) -> None:
-        """Add up what it cost."""
-        # Most requests take one call, whose usage needs no sum.
-        self.usage = usage if self.usage is _NOTHING else self.usage + usage
+        self.usage += Usage(stored=1, models=(model,) if model else ())
 
 
 class _Shared:
@@ -443,7 +437,7 @@ class Session:
             )
             repair_keys = await self._keys(repair, 1, poll)
             repaired = await self._fetch(repair, repair_keys)
-            fetched.add(replace(repaired.usage, repairs=repaired.usage.calls))
+            fetched.usage += replace(repaired.usage, repairs=repaired.usage.calls)
             n_written = repaired.usage.completion_tokens
             (new_outcome,) = repaired.in_order()
             result = await read(new_outcome)
@@ -658,7 +652,7 @@ class Session:
         for key in keys:
             if fetched.outcomes[key] is None:
                 fetched.outcomes[key] = next(failures, too_few)
-        fetched.add(reply.usage)
+        fetched.usage += reply.usage
 
     async def _send_call(
         self,
