@@ -183,7 +183,7 @@ def _calls_and_replies(question: Question[Any], can: Capabilities) -> tuple[int,
         # one reply with log-probabilities gives what several replies give without
         if can.logprobs is not False or wanted.needs_tokens:
             return 1, 1
-        n_replies = max(1, wanted.fallback_polls)
+        n_replies = wanted.fallback_polls
     if can.n is False or can.temperature is False:
         return n_replies, n_replies
     return 1, n_replies

@@ -12,7 +12,6 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -376,16 +375,11 @@ async def _carry_out_plan(
             async with judge.budget.in_time():
                 questions_or_end = await _compute_beside_loop(metric, size, take_step)
     finally:
-        # The generator of a plan that has not ended by itself is closed; that of a
-        # user's metric in a thread, since its ``finally`` blocks may take long.
-        if not isinstance(questions_or_end, StopIteration):
-            if _may_take_long(metric):
-                name = f"ragmetrics {metric.name}"
-                call_in_thread(plan.close, context=copy_context(), name=name)
-            else:
-                # ValueError: a step that was given up still runs in its thread
-                with suppress(ValueError):
-                    plan.close()
+        # A plan that has not ended by itself is closed in a thread: the ``finally``
+        # blocks of a user's metric may take long.
+        if not isinstance(questions_or_end, StopIteration) and _may_take_long(metric):
+            name = f"ragmetrics {metric.name}"
+            call_in_thread(plan.close, context=copy_context(), name=name)
     outcome = questions_or_end.value
     if not isinstance(outcome, (Scored, Undefined, Failed)):
         raise SettingError(

@@ -456,8 +456,6 @@ def label_weights(
         tokens are not those of the text.
     """
     text, tokens = reply.choice.text, reply.choice.tokens
-    if not tokens or not text.strip():
-        return ()
     # the tokens may begin with a reasoning that the text lacks: its length is added
     text_of_tokens = "".join(token.token for token in tokens)
     start_in_tokens = text_of_tokens.rfind(text.strip())
@@ -520,8 +518,6 @@ def _label_of_text(
     if synonym is not None and set(labels) == {0, 1}:
         return synonym
     # the only label that begins with the text: "supported" for ``sup``
-    if not plain_text:
-        return None
     begun_labels = [
         label for name, label in labels_by_name if name.startswith(plain_text)
     ]
