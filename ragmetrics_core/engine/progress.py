@@ -3,6 +3,7 @@
 It is a line on a terminal or in a notebook's cell, and log lines otherwise.
 """
 
+import asyncio
 import logging
 import os
 import sys
@@ -103,6 +104,7 @@ class Display:
         in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
         has_reader = in_notebook or is_terminal(sys.stderr)
         self._shows_line = show is True or (show is None and has_reader)
+        self._cancelled_before = _times_cancelled()
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +129,8 @@ class Display:
     ) -> None:
         """Wait until a future is done, and say where no reply comes meanwhile.
 
+        A Ctrl-C ends the wait also in a coroutine, whose task asyncio then cancels.
+
         Args:
             future: The future.
             silence_in_words: Says that no reply came for so many seconds; "" if one
@@ -134,7 +138,11 @@ class Display:
         """
         pause = 0.0 if self._shows_line else LOG_SECONDS
         shows_words = not (self._show is False or callable(self._show))
-        while not future.done():
+        while True:
+            if _times_cancelled() > self._cancelled_before:
+                raise KeyboardInterrupt
+            if future.done():
+                return
             # A wait without an end may sleep through a Ctrl-C that comes as it begins.
             wait([future], timeout=min(_LOOKING_SECONDS, SILENT_SECONDS))
             words = silence_in_words(SILENT_SECONDS)
@@ -147,6 +155,14 @@ class Display:
             _write(f"\r{line[: _columns()]:<{_columns()}}")
         else:
             logger.info("%s", line)
+
+
+def _times_cancelled() -> int:
+    """How often the task that runs this was asked to end; 0 outside of a task."""
+    with suppress(RuntimeError):  # no loop runs
+        task = asyncio.current_task()
+        return 0 if task is None else task.cancelling()
+    return 0
 
 
 def _columns() -> int:

@@ -564,9 +564,24 @@ class Interrupting(SlowJudge):
         return await super().answer(question)
 
 
-def test_an_interrupt_ends_with_what_is_done():
+@pytest.mark.parametrize("in_coroutine", [False, True])
+def test_an_interrupt_ends_with_what_is_done(in_coroutine):
+    reports = []
+
+    def run() -> None:
+        judge = Interrupting()
+        reports.append(evaluate(ROWS, "adherence", judge=judge, concurrency=2))
+
+    async def main() -> None:
+        run()
+
     with interruptible():
-        report = evaluate(ROWS, "adherence", judge=Interrupting(), concurrency=2)
+        if in_coroutine:  # whose task is cancelled in place of an exception
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(main())
+        else:
+            run()
+    (report,) = reports
     assert report.run.interrupted
     assert 0 < len(report.results) < len(ROWS)
     left = re.fullmatch(
