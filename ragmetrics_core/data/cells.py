@@ -372,7 +372,7 @@ def is_record(data: Any) -> bool:
     return not (_texts_of_document(data) or names_media(data))
 
 
-def looks_like_list(value: Any) -> bool:
+def looks_like_list(text: str) -> bool:
     """Tell whether a text looks like a list.
 
     Such a text begins as a list of texts or objects, or it stands in brackets with
@@ -382,12 +382,10 @@ def looks_like_list(value: Any) -> bool:
         >>> looks_like_list('["one", "tw'), looks_like_list("[one, two]"), looks_like_list("[1] One, two.")
         (True, True, False)
     """
-    if not isinstance(value, str):
-        return False
-    if _LIST_BEGINS.match(value) is not None:
+    if _LIST_BEGINS.match(text) is not None:
         return True
     # one pair of brackets holds all of the text, and it has a comma
-    text = value.strip()
+    text = text.strip()
     opening = text[:1]
     closing = _CLOSING.get(opening)
     if closing is None or text[-1:] != closing or "," not in text:

@@ -717,8 +717,8 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
     """
     if not candidates:
         return None
-    first, *others = candidates
-    filled = [each for each in (first, *others) if is_filled(each.value, field)]
+    first = candidates[0]
+    filled = [each for each in candidates if is_filled(each.value, field)]
     chosen, *rivals = filled or [first]
     if chosen is not first:
         chosen = chosen._replace(beside=(f"as {first.column!r} is empty",))

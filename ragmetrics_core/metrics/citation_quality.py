@@ -17,12 +17,13 @@ from ragmetrics_core.data import (
     Evidence,
     Instructions,
     NotAnswered,
+    Part,
     Sample,
     Share,
     SilentData,
     Undefined,
 )
-from ragmetrics_core.data.asking import Asking, ask_side_by_side
+from ragmetrics_core.data.asking import Asking, ask, ask_side_by_side
 from ragmetrics_core.data.citations import (
     UNREAD_FORM,
     CitationsRead,
@@ -43,7 +44,8 @@ from ragmetrics_core.data.sample import (
 )
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
-    ask_for_claims,
+    EachSentence,
+    MakesClaim,
     question_on_support,
     support_of_cited,
 )
@@ -275,17 +277,27 @@ class CitationQuality(Metric):
             for index, statement in enumerate(statements)
             if not statement.cites
         }
-        _, instructions_on_claims = self.instructions()
-        claims = yield from ask_for_claims(
-            list(uncited.values()),
-            standalone_question_part(sample),
-            instructions_on_claims,
+        if not uncited:
+            return {}
+        texts = tuple(dict.fromkeys(uncited.values()))
+        _, instructions = self.instructions()
+        # a language model replies {"sentences": [{"label": "S1", "claims": 1}, …]}
+        question = MakesClaim(
+            parts={
+                "question": standalone_question_part(sample),
+                "sentences": Part("Sentences", texts, "lines"),
+            },
+            instructions=instructions,
+            Reply=EachSentence,
+            example={"claims": 1},
         )
-        if isinstance(claims, NotAnswered):
-            return claims
+        (reply,) = yield from ask([question])
+        if isinstance(reply, NotAnswered):
+            return reply
+        verdict_by_text = dict(zip(texts, reply.reply.sentences, strict=True))
         judged: _StatementsByIndex = {}
         for index, text in uncited.items():
-            is_claim = text in claims
+            is_claim = verdict_by_text[text].claims
             fault: Fault | None = "uncited" if is_claim else None
             judged[index] = JudgedStatement(text=text, claims=is_claim, fault=fault)
         return judged

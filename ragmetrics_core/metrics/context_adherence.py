@@ -390,19 +390,15 @@ class ContextAdherence(Metric):
             rank_of_each_text: For each text that the judge was shown, its rank.
             grounds: What the answer's claims rest on; None if that was not asked.
         """
-        n_answered = len(polls.replies)
-        if n_answered == 0 and polls.failures:
-            return self.failed(polls.failures[0])
         evidence = evidence_of_polls(polls, rank_of_each_text, grounds)
         if error := error_of_lost_polls(polls, evidence.yes, evidence.no):
             return self.failed(error, evidence)
 
         n_decided = evidence.yes + evidence.no
-        do_most_abstain = 2 * evidence.abstained > n_answered
-        if do_most_abstain or n_decided == 0:
+        if evidence.abstained > n_decided:
             reason = (
-                f"{evidence.abstained} of {evidence.asked - evidence.missing} polls"
-                " found that the answer makes no claim"
+                f"{evidence.abstained} of {len(polls.replies)} polls found that the"
+                " answer makes no claim"
             )
             if evidence.ledger is not None and any(evidence.ledger.claims):
                 reason += " beyond the user's own words"
