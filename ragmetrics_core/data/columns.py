@@ -501,7 +501,7 @@ def _note_unread_objects(
         others = holders.intersection(columns) if field == "answer" else ()
         for column in sorted(others):
             data = cell_as_data(column)
-            if not isinstance(data, Mapping):
+            if not isinstance(data, Mapping) or data == data_in(found.value):
                 continue
             if any(
                 is_named

@@ -532,13 +532,16 @@ def _doubts_of_row(
         if field in named or field not in found_by_field or not texts:
             continue
         what = ""
+        data = [*map(data_in, texts)]
         if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
-        # what stands beside their texts is no evidence; a record is a text
-        elif field != "answer" and cells.are_documents([*map(data_in, texts)]):
-            what = "documents in JSON"
         # an answer may be the name of a file, a path or an id
-        elif field != "answer" and all(
+        elif field == "answer":
+            what = "objects of JSON" if isinstance(data[0], Mapping) else ""
+        # what stands beside their texts is no evidence; a record is a text
+        elif cells.are_documents(data):
+            what = "documents in JSON"
+        elif all(
             _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
         ):
             what = "names of files or ids"

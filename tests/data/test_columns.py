@@ -938,17 +938,23 @@ def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
     assert "--reference-column reference, in Python reference_column=" in told
 
 
-def test_a_dictionary_that_was_written_as_the_answer_is_told(caplog):
-    answer = str({"result": "Anna lit it.", "sources": ["a.pdf"]})
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [(str, "dictionaries of Python"), (json.dumps, "objects of JSON")],
+)
+def test_an_object_that_was_written_as_the_answer_is_told(write, what, caplog):
+    answer = write({"result": "Anna lit it.", "sources": ["a.pdf"]})
     row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer}
     evaluate([row], ["adherence"], judge="lexical")
-    assert (
-        "1 row: answer like dictionaries of Python are judged as texts" in caplog.text
-    )
+    assert f"1 row: answer like {what} are judged as texts" in caplog.text
+    assert "holds another" not in caplog.text
+    caplog.clear()
+    evaluate([row], judge="lexical", answer_column="answer")
     named = evaluate(
         [row], ["adherence"], judge="lexical", answer_column="answer.result"
     )
     assert named.results[0].sample.answer == "Anna lit it."
+    assert "judged as texts" not in caplog.text
 
 
 @pytest.mark.parametrize("text_key", ["page_content", "text"])
