@@ -100,6 +100,13 @@ class EndpointModel(ChatModel):
             return self._api_key.strip()
         return os.environ.get(self.api_key_env or "", "").strip()
 
+    @property
+    def _advice_on_key(self) -> str:
+        """What to do where an address wants a key, and none was given."""
+        if self.api_key_env:
+            return f"set {self.api_key_env} or pass api_key="
+        return NAME_A_KEY
+
 
 class OpenAICompatibleModel(EndpointModel):
     """A model behind an endpoint that speaks OpenAI's chat protocol.
@@ -493,11 +500,6 @@ class OpenAICompatibleModel(EndpointModel):
     def _error(self, fault: Fault) -> errors.JudgeError:
         """Return the error for a fault, with advice."""
         proxy = f" through {public_address(self._proxy)}" if self._proxy else ""
-        advice_on_key = ""
-        if not self._key():
-            advice_on_key = NAME_A_KEY
-            if self.api_key_env:
-                advice_on_key = f"set {self.api_key_env} or pass api_key="
         names = f"the names that it knows stand at {self.base_url}/models"
         advice_on_model = f"check its name and the address, up to and with /v1; {names}"
         if self.base_url == OPENAI.address:
@@ -506,7 +508,7 @@ class OpenAICompatibleModel(EndpointModel):
         return judge_error(
             fault,
             f"{self.name} at {self.base_url}{proxy}",
-            advice_on_key=advice_on_key,
+            advice_on_key="" if self._key() else self._advice_on_key,
             advice_on_model=advice_on_model,
         )
 

@@ -22,7 +22,6 @@ from typing import Any
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import check_seconds
 from ragmetrics_core.models.addresses import (
-    NAME_A_KEY,
     endpoint_address,
     headers_that_say_who,
     proxy_for,
@@ -333,11 +332,8 @@ class LiteLLMModel(EndpointModel):
         """Return an error; one of a missing key says how to give it."""
         if not isinstance(error, errors.AuthenticationFailed) or self._key():
             return error
-        if self.api_key_env:
-            advice = f"set {self.api_key_env} or pass api_key="
-        elif self.api_base is not None:
-            advice = NAME_A_KEY
-        else:
+        advice = self._advice_on_key
+        if not self.api_key_env and self.api_base is None:
             facts = _litellm().validate_environment(self.model)
             variables = ", ".join(facts.get("missing_keys", ()))
             if not variables:
