@@ -166,8 +166,7 @@ def tag_digits(texts: Sequence[str]) -> str:
     for text in texts:
         texts_as_read.append(text.lower())
         plain_text = text
-        # a sign alone is looked for much faster than two, and few texts hold it
-        if "&" in text and "&#" in text:
+        if "&#" in text:
             plain_text = unescape(text)
             texts_as_read.append(plain_text.lower())
         if not plain_text.isascii():

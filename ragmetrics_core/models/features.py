@@ -477,9 +477,7 @@ class FittedRequest:
             and feature.is_lost
             and feature.is_used(self._request)
         ]
-        usage = self._usage
-        if fallbacks:
-            usage += Usage(fallbacks=tuple(sorted(fallbacks)))
+        usage = self._usage + Usage(fallbacks=tuple(sorted(fallbacks)))
         return ChatReply(tuple(self._choices), usage, tuple(self._failures))
 
     async def _ask_without_refused(self) -> None:

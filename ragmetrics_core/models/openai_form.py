@@ -133,7 +133,6 @@ def names_of_models() -> list[str]:
     return list(_prices_file()["models"])
 
 
-@lru_cache(maxsize=64)
 def facts_of_listed_model(model: str) -> Listed | None:
     """Return what our dated file says of a model; None if it does not know the model.
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -694,7 +694,7 @@ class Session:
             reply = replace(reply, choices=(written,) * request.n, failures=())
         if reply.choices:
             model = next(iter(reply.usage.models), "")
-            origin = _origin(model, len(reply.choices))
+            origin = Origin(model, len(reply.choices))
             choices = {
                 key: Choice(choice.text, choice.finish, choice.tokens, origin)
                 for key, choice in zip(keys_of_call, reply.choices, strict=False)
@@ -716,6 +716,3 @@ def _read(outcome: ReplyOrError, read: Callable[[Choice], T]) -> T | errors.Judg
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-_origin = lru_cache(maxsize=64)(Origin)  # the same for thousands of replies
