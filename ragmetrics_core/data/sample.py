@@ -435,7 +435,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     except ValidationError as error:
         raise RowError(_explain(error, found_by_field)) from None
     _refuse_ids_in_one_text(sample, found_by_field)
-    _refuse_what_is_no_text(sample, found_by_field, columns)
+    doubt_about_texts = _check_texts(sample, found_by_field, columns)
     notes = sample.capture or CaptureNotes()
     for field in UNDIVIDED_CODES:
         texts = _texts_of(sample, field)
@@ -443,6 +443,8 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         if not (is_filled(texts, field) or sample.expected_ids or notes.grade):
             sample = sample.model_copy(update={field: None})
     doubts = _doubts_of_row(row, sample, notes, values, found_by_field, columns)
+    if doubt_about_texts:
+        doubts["names"] = doubt_about_texts
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
@@ -526,29 +528,6 @@ def _doubts_of_row(
             doubts["history_unread"] = (
                 "this question and answer stand in the conversation more than once; the"
                 " turns before the first are its history"
-            )
-    for field in ("contexts", "retrieved", "reference", "answer"):
-        texts = _texts_of(sample, field)
-        if field in named or field not in found_by_field or not texts:
-            continue
-        what = ""
-        data = [*map(data_in, texts)]
-        if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
-            what = "dictionaries of Python"
-        # an answer may be the name of a file, a path or an id
-        elif field == "answer":
-            what = "objects of JSON" if isinstance(data[0], Mapping) else ""
-        # what stands beside their texts is no evidence; a record is a text
-        elif cells.are_documents(data):
-            what = "documents in JSON"
-        elif all(
-            _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
-        ):
-            what = "names of files or ids"
-        if what:
-            option = cells.option_of_column(field, found_by_field[field].column)
-            doubts["names"] = (
-                f"{field} like {what} are judged as texts (if they are: {option})"
             )
     return doubts
 
@@ -660,14 +639,17 @@ def _refuse_ids_in_one_text(sample: Sample, found_by_field: _Found) -> None:
         )
 
 
-def _refuse_what_is_no_text(
+def _check_texts(
     sample: Sample, found_by_field: _Found, columns: Mapping[str, Any]
-) -> None:
+) -> str:
     """Refuse written objects of Python, ids of passages, web addresses, and what was cut.
 
     As texts they would score 0. Who names their column says that they are the texts,
     but for what the row itself calls an id. A captured sample is what its run was. An
     answer may be an id or an address, and a short reference, such as "1903", is no id.
+
+    Returns:
+        What else may be no text, such as the names of files; "" for nothing.
 
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
@@ -675,26 +657,30 @@ def _refuse_what_is_no_text(
         RowError: If all its texts look like ids or written objects, or if Excel cut one
             off: texts of another row need not be so.
     """
+    doubt = ""
     if sample.capture is not None and sample.capture.grade is not None:
-        return
+        return doubt
     passages = [*sample.known_contexts, *(sample.retrieved or ())]
     texts_with_id = {passage.text for passage in passages if passage.id is not None}
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
     ids -= texts_with_id
     for field in (*UNDIVIDED_CODES, "reference", "question", "answer"):
-        texts = [text for text in _texts_of(sample, field) if not is_blank(text)]
-        if not texts or field not in found_by_field:
+        texts = _texts_of(sample, field)
+        filled = [text for text in texts if not is_blank(text)]
+        if not filled or field not in found_by_field:
             continue
+        column = found_by_field[field].column
+        option = cells.option_of_column(field, column)
         is_of_passages = field in UNDIVIDED_CODES
-        are_objects = all(map(cells.is_object_written, texts))
+        are_objects = all(map(cells.is_object_written, filled))
         are_several = field not in ("question", "answer")
-        are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, texts))
-        are_known_ids = is_of_passages and not ids.isdisjoint(texts)
+        are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, filled))
+        are_known_ids = is_of_passages and not ids.isdisjoint(filled)
         is_named = columns.get(field) is not None
         if is_named and not are_known_ids:
             continue
         has_ids = are_known_ids or (
-            is_of_passages and not are_addresses and _look_like_ids(texts)
+            is_of_passages and not are_addresses and _look_like_ids(filled)
         )
         what = "web addresses in place of texts" if are_addresses else ""
         if are_objects:
@@ -703,16 +689,32 @@ def _refuse_what_is_no_text(
             what = 'ids in place of texts, which are written {"id": …, "text": …}'
         if has_ids and field == "expected_contexts":
             what = "ids in place of texts, which --expected-ids-column names"
-        if any(len(text) == _LONGEST_CELL_OF_EXCEL for text in texts):
+        if any(len(text) == _LONGEST_CELL_OF_EXCEL for text in filled):
             what = "cut off at 32,767 characters, the most that Excel keeps of a cell"
         if what:
-            column = found_by_field[field].column
-            option = cells.option_of_column(field, column)
             advice = "" if is_named else f"; if these are the texts: {option}"
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}{advice}"
             )
+        if field in ("expected_contexts", "question"):
+            continue
+        data = [*map(data_in, texts)]
+        if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
+            what = "dictionaries of Python"
+        # an answer may be the name of a file, a path or an id
+        elif field == "answer":
+            what = "objects of JSON" if isinstance(data[0], Mapping) else ""
+        # what stands beside their texts is no evidence; a record is a text
+        elif cells.are_documents(data):
+            what = "documents in JSON"
+        elif all(
+            _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
+        ):
+            what = "names of files or ids"
+        if what:
+            doubt = f"{field} like {what} are judged as texts (if they are: {option})"
+    return doubt
 
 
 def _texts_of(sample: Sample, field: str) -> list[str]:
