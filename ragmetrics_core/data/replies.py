@@ -437,8 +437,8 @@ class Usage:
         return Usage(
             **dict(zip(_NAMES_OF_COUNTS, counts, strict=True)),
             cost=cost,
-            fallbacks=_merge_names(self.fallbacks, other.fallbacks),
-            models=_merge_names(self.models, other.models),
+            fallbacks=tuple(sorted({*self.fallbacks, *other.fallbacks})),
+            models=tuple(sorted({*self.models, *other.models})),
         )
 
     @property
@@ -459,15 +459,6 @@ class Usage:
 
 _NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is int)
 _counts_of = attrgetter(*_NAMES_OF_COUNTS)
-
-
-def _merge_names(
-    names: tuple[str, ...], further_names: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return each name of both once, sorted."""
-    if names == further_names or not further_names:  # as usual, and fast
-        return names
-    return tuple(sorted({*names, *further_names}))
 
 
 @dataclass(frozen=True, slots=True)
