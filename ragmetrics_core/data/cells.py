@@ -177,7 +177,8 @@ def _parse(text: str) -> Any:
     if not (is_list or is_string):
         return text
     try:
-        return json_value(text)
+        # in a cell of Excel a text of a list may have several lines
+        return json_value(text, strict=not is_list)
     except NotJson:
         if not is_list:
             return text  # else perhaps it is Python

@@ -184,15 +184,19 @@ def no_json_lines(path: str | Path, jq_filter: str = "'.[]'") -> InputError:
     )
 
 
-def json_value(text: str | bytes) -> Any:
+def json_value(text: str | bytes, *, strict: bool = True) -> Any:
     """Return the value that a JSON text holds: ``{"a": 1}`` is a dict.
+
+    Args:
+        text: The text.
+        strict: Whether a line that breaks inside of a text is no JSON.
 
     Raises:
         NotJson: If it is no JSON, or JSON that Python cannot hold.
         RowError: If an object has one key twice; nobody can say which value is meant.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique_members)
+        return json.loads(text, strict=strict, object_pairs_hook=_unique_members)
     except RowError:  # is a ValueError, too
         raise
     except json.JSONDecodeError as error:

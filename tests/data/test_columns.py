@@ -581,6 +581,7 @@ def test_in_one_text_of_contexts_no_passage_is_judged_by_itself(cell):
     [
         ["Rain|fell.", "Anna;Bo"],
         ["[1] Rain fell. [2] Anna lit it."],
+        '["Rain\nfell.", "Anna\tlit it."]',
         '["Rain|fell.", "Anna\\nBo"]',
         "['Rain fell.' 'Anna lit it.']",
         {"text": "Rain fell.\n\nAnna lit it."},
