@@ -260,14 +260,13 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             )
     found_by_field: dict[str, FoundValue] = {}
     # What was named for one field serves no second one, be it a column or a part of one.
-    columns_in_use: set[str] = set()
+    columns_named = {name for name in columns.values() if isinstance(name, str)}
     rest = row
     for field, column in columns.items():
         if column is not None:
             found_by_field[field] = _value_named_by_caller(row, field, column)
-        if isinstance(column, str) and column in row:
-            columns_in_use.add(column)
-        elif isinstance(column, str) and not column.startswith("metadata."):
+        is_path = isinstance(column, str) and column not in row
+        if is_path and not column.startswith("metadata."):
             rest = without_path(rest, column.split("."))
     named_by_caller = set(found_by_field)
     columns_in_part = {name for name in rest if rest[name] is not row[name]}
@@ -278,7 +277,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
             continue
         # a text, such as a question, may stand beside the part that was named
         is_text = field in _INNER_NAMES
-        taken = columns_in_use if is_text else columns_in_use | columns_in_part
+        taken = columns_named if is_text else columns_named | columns_in_part
         free_places = [
             place for place in places if place.path or place.column not in taken
         ]
@@ -290,8 +289,6 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
                     break
         if found is not None:
             found_by_field[field] = found
-            if found.value is rest.get(found.column):
-                columns_in_use.add(found.column)
     texts_found = _INNER_NAMES.keys() & found_by_field.keys() - named_by_caller
     _note_unread_objects(texts_found, found_by_field, names_of_columns, cell_as_data)
     _add_from_messages(found_by_field, named_by_caller)

@@ -37,6 +37,14 @@ EMPTY: list[Any] = ["", "  ", None, math.nan, pd.NA, "\ufeff"]
 KNOWN_PAIRS = {("retrieval_context", "context")}
 
 
+def test_a_usual_name_is_of_one_field():
+    """So a column that was found for one field serves no second one."""
+    plain = [{name.casefold() for name in names} for names in USUAL_NAMES.values()]
+    assert sum(map(len, plain)) == len(set().union(*plain))
+    numbered = [name for name in set().union(*plain) if name[-1:].isdigit()]
+    assert numbered == []
+
+
 def is_of_deepeval(names: dict[str, list[str]]) -> bool:
     """Whether a row has the names by which ``context`` is the ideal one."""
     has_inputs = (
