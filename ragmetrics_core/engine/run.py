@@ -185,7 +185,7 @@ class Run:
         if self.batch_store is not None and self.has_unanswered_batches:
             return self.batch_store.state_in_words
         if self._budget.sentence:
-            reason = str(self._budget.sentence)
+            reason = self._budget.sentence
         elif self._judging.unavailable is not None:
             reason = str(self._judging.unavailable)
         elif self.source_error is not None:

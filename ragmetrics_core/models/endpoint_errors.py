@@ -218,7 +218,7 @@ class Fault:
             for each in tls_errors
         ]
         # Newer clients of OpenAI keep the body out of their message.
-        words = "\n".join([message_in(body), *map(_words_of, (*exceptions, body))])
+        words = "\n".join(map(_words_of, (*exceptions, body)))
         return replace(
             cls._of_body(body, words, status, retry_after),
             class_names=frozenset(class_names),
@@ -243,14 +243,13 @@ class Fault:
             body = text
         # A batch service may write anything in place of a status.
         known_status = status if type(status) is int else None
-        words = f"{message_in(body)}\n{text}"
-        return cls._of_body(body, words, known_status, retry_after)
+        return cls._of_body(body, text, known_status, retry_after)
 
     @classmethod
     def _of_body(
         cls, body: object, words: str, status: int | None, retry_after: float | None
     ) -> Self:
-        """Read the body of an error, beside all words of the error."""
+        """Read the body of an error, beside the error's other words."""
         detail = _detail_in(body)
         named = [detail.get(name) for name in ("code", "type", "status", "param")]
         codes = [
@@ -259,13 +258,14 @@ class Fault:
         parameter = detail.get("param")
         about = f"parameter {parameter}" if isinstance(parameter, str) else ""
         written = detail.get("failed_generation")  # Groq's, of what it rejects
-        text = f"{about}\n{words}"[:_MOST_SEARCHED]
+        sentence = message_in(body)
+        text = f"{about}\n{sentence}\n{words}"[:_MOST_SEARCHED]
         return cls(
             status,
             tuple(dict.fromkeys(codes)),
             _wait_in(body, text) if retry_after is None else retry_after,
             text,
-            sentence=message_in(body),
+            sentence=sentence,
             written=written if isinstance(written, str) else "",
         )
 
