@@ -329,16 +329,16 @@ def seconds_until_next_attempt(
     """Return how many seconds to wait before a failed request is sent again.
 
     The longest wait doubles with each failure, and a random part of it is waited
-    (exponential backoff with full jitter). If the endpoint names a wait, the result is
-    no shorter. Example: after 3 failures 0 to 2 s; with "Retry-After: 5", 5 to 5.5 s.
+    (exponential backoff with full jitter), nearly all of it where the endpoint may be
+    loading or limits the rate. If the endpoint names a wait, the result is no shorter.
+    Example: after 3 failures 0 to 2 s; with "Retry-After: 5", 5 to 5.5 s.
 
     Args:
         error: How the last attempt ended.
         n_failures: How many attempts failed so far.
         seconds_tried: Seconds since the first attempt was sent.
         most_attempts: The number of attempts after which there is no further one.
-        may_be_loading: Whether the endpoint never answered: of the longest wait nearly
-            all is waited, so that eight attempts take a minute.
+        may_be_loading: Whether the endpoint never answered.
 
     Returns:
         The seconds; None for no further attempt: all are used up, or the wait would
@@ -348,7 +348,10 @@ def seconds_until_next_attempt(
         return None
     n_doublings = min(max(n_failures - 1, 0), _MOST_DOUBLINGS)
     longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
-    least_wait = 0.95 * longest_wait if may_be_loading else 0.0
+    # eight attempts then take a minute, after which most rates begin anew
+    is_told_none = isinstance(error, errors.RateLimited) and error.retry_after is None
+    waits_out = may_be_loading or is_told_none
+    least_wait = 0.95 * longest_wait if waits_out else 0.0
     wait = random.uniform(least_wait, longest_wait)  # noqa: S311 - jitter is no secret
     if error.retry_after is not None:
         # Not all requests shall come at the very moment that the endpoint names.

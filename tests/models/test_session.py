@@ -349,6 +349,31 @@ def test_a_rate_limited_request_waits_by_itself(loopback_server):
     assert len([number for number in answered_before if number > refused]) >= 3
 
 
+@pytest.mark.parametrize(("headers", "least"), [({}, 60), ({"Retry-After": "9"}, 63)])
+def test_a_rate_that_names_no_wait_is_waited_out_for_a_minute(
+    headers, least, loopback_server
+):
+    waits = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    server = loopback_server(
+        lambda _: GOOD,
+        faults=lambda n: Fault(429, headers) if 1 <= n <= 7 else None,
+    )
+    session = session_of(server, attempts=8)
+
+    async def work() -> Any:
+        run = run_of(session, budget=Budget(sleep=sleep))
+        await run.ask(asked("first"), read)
+        return await run.ask(asked("second"), read)
+
+    assert outcomes(in_loop(work, session)) == [1]
+    assert len(waits) == 7
+    assert least <= sum(waits) <= least + 40
+
+
 def test_refusals_among_answers_are_no_attempts(loopback_server):
     """One request met with 429 again and again, while others are answered, is answered in the end, and soon."""
     session = session_of(server := loopback_server(lambda _: GOOD), attempts=2)
