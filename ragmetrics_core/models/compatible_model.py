@@ -284,7 +284,7 @@ class OpenAICompatibleModel(EndpointModel):
         Raises:
             TransientJudgeError: If the body is no chat reply.
         """
-        return chat_reply(self.name, body, prices, key=self._key())
+        return chat_reply(self.name, body, prices, (self._key(),))
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """Return the body of a request, as it is sent."""

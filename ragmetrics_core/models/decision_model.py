@@ -171,7 +171,7 @@ class ServedDecisionModel(OpenAICompatibleModel, DecisionModel):
             models=[reply_body.get("model")],
             prices=self.prices(),
             # An endpoint may echo the key as its model's name.
-            secret_to_leave_out=self._key(),
+            secrets=(self._key(),),
         )
 
     def _with_version(self, address: str) -> str:

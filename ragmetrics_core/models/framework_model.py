@@ -12,8 +12,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
@@ -22,7 +21,7 @@ from ragmetrics_core.data.errors import JudgeError, RequestRejected
 from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import address_in, is_installed, key_of
 from ragmetrics_core.models.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.models.endpoint_sentences import leave_secret_out, without_secret
+from ragmetrics_core.models.endpoint_sentences import leave_secret_out
 from ragmetrics_core.models.judge_work import judge_context
 from ragmetrics_core.models.openai_form import chat_reply, request_body
 from ragmetrics_core.models.threads import call_in_thread
@@ -94,26 +93,24 @@ class FrameworkModel(ChatModel):
         Raises ``JudgeError`` by what the object's exception says of the endpoint, else
         by its class.
         """
-        secrets = self._secrets()
+        secrets = tuple(self._secrets())
+        read = partial(chat_reply, self.name, prices=None, secrets=secrets)
         try:
-            reply = await call_authors_code(self.name, self._ask_framework, request)
+            return await call_authors_code(
+                self.name, self._ask_framework, request, read
+            )
         except JudgeError as error:
             for secret in secrets:
                 leave_secret_out(error, secret)
             raise
-        choices = reply.choices
-        for secret in secrets:
-            choices = tuple(
-                replace(choice, text=without_secret(choice.text, secret))
-                for choice in choices
-            )
-        return replace(reply, choices=choices)
 
     def _secrets(self) -> Sequence[str]:
         """Return the keys that the object holds: an endpoint may repeat them."""
         return ()
 
-    async def _ask_framework(self, request: ChatRequest) -> ChatReply:
+    async def _ask_framework(
+        self, request: ChatRequest, read: Callable[[Any], ChatReply]
+    ) -> ChatReply:
         """Send a request to the framework's object, where no tracing sees it.
 
         Example: for a model of LangChain it calls ``invoke`` in a thread, or awaits
@@ -140,11 +137,11 @@ class FrameworkModel(ChatModel):
         # the framework, ``judge_context`` from those set in a context variable.
         def call_quietly() -> ChatReply:
             with self._quiet():
-                return chat_reply(self.name, body_of(call()), None)
+                return read(body_of(call()))
 
         async def await_quietly() -> ChatReply:
             with self._quiet():
-                return chat_reply(self.name, body_of(await acall()), None)
+                return read(body_of(await acall()))
 
         task: asyncio.Future[ChatReply]
         if self._judge_async:
@@ -176,7 +173,7 @@ class FrameworkModel(ChatModel):
             completion = getattr(error, "completion", None)
             if not isinstance(completion, BaseModel):
                 raise
-        return chat_reply(self.name, completion.model_dump(), None)
+        return read(completion.model_dump())
 
     def _quiet(self) -> AbstractContextManager[object]:
         """Return a context to hold around a call.

@@ -275,7 +275,8 @@ class LiteLLMModel(EndpointModel):
         )
         try:
             async with self._patience.during_call(self.name):
-                return self._reply(await call_authors_code(self._where, send))
+                response = await call_authors_code(self._where, send)
+                return self._reply(response, tuple(secrets))
         except errors.JudgeError as error:
             # A hook that refuses raises, and LiteLLM wraps that in an exception of its
             # own. So the hook has noted its error, too, which says what happened.
@@ -293,7 +294,7 @@ class LiteLLMModel(EndpointModel):
             self._shown_address = self._shown_address or call.address
         raise failure
 
-    def _reply(self, response: Any) -> ChatReply:
+    def _reply(self, response: Any, secrets: tuple[str, ...]) -> ChatReply:
         """Make a reply of LiteLLM's response."""
         usage = dict(getattr(response, "usage", None) or ())
         choices = []
@@ -318,7 +319,7 @@ class LiteLLMModel(EndpointModel):
             usage=usage,
             models=[response.model],
             prices=self._prices,
-            secret_to_leave_out=self._key(),
+            secrets=secrets,
         )
 
     @property

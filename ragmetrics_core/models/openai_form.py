@@ -189,7 +189,10 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 
 
 def chat_reply(
-    model: str, body: Any, prices: tuple[float, float] | None, *, key: str = ""
+    model: str,
+    body: Any,
+    prices: tuple[float, float] | None,
+    secrets: tuple[str, ...] = (),
 ) -> ChatReply:
     """Read a reply of a chat endpoint from its body.
 
@@ -200,8 +203,8 @@ def chat_reply(
         model: Name of the model that was asked, for messages.
         body: The body, as parsed from JSON.
         prices: US dollars per token sent and received; None if they are unknown.
-        key: The API key that was sent; "" for none. Should the body's name of the model
-            contain the key, that name is left out.
+        secrets: The API keys that were sent. Should the body's name of the model contain
+            one, that name is left out.
 
     Raises:
         TransientJudgeError: If the body is no chat reply.
@@ -216,7 +219,9 @@ def chat_reply(
             f"{model} sent a body without any reply; check the {checked}"
         )
         error.is_of_other = is_of_other
-        error.raw = without_secret(message_in(body), key)
+        error.raw = message_in(body)
+        for secret in secrets:
+            error.raw = without_secret(error.raw, secret)
         error.topics = topics_of(error.raw)
         raise error
     # an error beside the choices says that they are not whole
@@ -230,7 +235,7 @@ def chat_reply(
         usage=body.get("usage"),
         models=[body.get("model")],
         prices=prices,
-        secret_to_leave_out=key,
+        secrets=secrets,
     )
 
 
@@ -267,7 +272,7 @@ def reply_of(
     usage: object,
     models: Iterable[object],
     prices: tuple[float, float] | None = None,
-    secret_to_leave_out: str = "",
+    secrets: tuple[str, ...] = (),
 ) -> ChatReply:
     """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
@@ -283,18 +288,17 @@ def reply_of(
         models: Names of the models that answered, as the endpoint gives them. Anything
             that is no name, or contains a secret, is left out.
         prices: US dollars per token sent and received; None if they are unknown.
-        secret_to_leave_out: The API key that was sent; "" for none.
+        secrets: The API keys that were sent: an endpoint may repeat them.
 
     Raises:
         TransientJudgeError: If there is no choice, or an error broke off each and no
             tokens were counted.
     """
     all_choices = tuple(choices)
-    # a number or a name of a model may be a shorter one
-    if len(secret_to_leave_out) >= _SHORTEST_SECRET:
-        texts = [
-            without_secret(choice.text, secret_to_leave_out) for choice in all_choices
-        ]
+    for secret in secrets:
+        if len(secret) < _SHORTEST_SECRET:  # a number or a name of a model may be one
+            continue
+        texts = [without_secret(choice.text, secret) for choice in all_choices]
         all_choices = tuple(
             # pieces of the secret stand in the tokens
             choice if text == choice.text else replace(choice, text=text, tokens=())
@@ -308,7 +312,7 @@ def reply_of(
     usable_names = {
         name
         for name in models
-        if isinstance(name, str) and _names_a_model(name, secret_to_leave_out)
+        if isinstance(name, str) and _names_a_model(name, secrets)
     }
     prompt_tokens = _token_count(counts.get("prompt_tokens"))
     details = counts.get("prompt_tokens_details")
@@ -347,15 +351,15 @@ def _token_count(count: object) -> int:
 
 
 @lru_cache(maxsize=64)  # all replies of a model name it alike
-def _names_a_model(name: str, key: str) -> bool:
+def _names_a_model(name: str, keys: tuple[str, ...]) -> bool:
     """Whether a text has the form of a model's name, and contains no secret.
 
-    Secrets are the key that was sent, and the values of environment variables such as
+    Secrets are the keys that were sent, and the values of environment variables such as
     ``OPENAI_API_KEY``: an endpoint may echo them.
     """
     if _MODEL_NAME.fullmatch(name) is None:
         return False
-    if (key and key in name) or without_secret(name, key) != name:
+    if any((key and key in name) or without_secret(name, key) != name for key in keys):
         return False
     secrets = [
         value

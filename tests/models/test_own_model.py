@@ -5,7 +5,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from email.message import Message
@@ -633,6 +633,24 @@ def test_a_framework_s_model_is_asked_in_a_thread_and_without_what_it_cannot_do(
     assert set(threads) == {"ragmetrics-model"}
     with pytest.raises(RequestRejected, match="held cannot be bound to a json_schema"):
         asyncio.run(model.complete(ChatRequest((), schema={"type": "object"})))
+
+
+def test_a_key_that_an_endpoint_repeats_is_not_kept_with_a_framework_s_model():
+    keys = ("abcd1234efgh5678ijkl", "another-key-of-1903")
+
+    class Echoing(OfFramework):
+        def _exchange(self, *_: Any) -> FrameworkModel.Exchange:
+            choices = [{"message": {"content": f"The keys are {' and '.join(keys)}."}}]
+            held: Any = self._held
+            return (held, held, lambda model: {"choices": choices, "model": model})
+
+        def _secrets(self) -> Sequence[str]:
+            return keys
+
+    for model, told in ((keys[0], ()), (keys[1], ()), ("m-1", ("m-1",))):
+        reply = asyncio.run(Echoing(partial(str, model)).complete(ChatRequest(())))
+        assert reply.usage.models == told
+        assert not any(key[:12] in reply.choices[0].text for key in keys)
 
 
 def test_a_client_that_was_given_no_key_says_so():
