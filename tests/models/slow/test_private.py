@@ -188,7 +188,9 @@ def test_a_traceback_holds_neither_key_nor_text(name, loopback_server):
     assert TEXT not in shown
 
 
-@pytest.mark.parametrize(("name", "status"), crossed(list(MODELS), [400, 401, 500]))
+@pytest.mark.parametrize(
+    ("name", "status"), crossed(list(MODELS), [200, 400, 401, 500])
+)
 def test_a_sentence_is_repeated_without_the_key(name, status, loopback_server):
     said = {"error": {"message": f"Not with {KEY} here", "code": status}}
     server = loopback_server(faults=lambda _: Fault(status, body=json.dumps(said)))
@@ -202,10 +204,13 @@ def test_of_the_headers_that_are_named_a_sentence_repeats_no_key(loopback_server
     extra = {"extra_headers": {**keys, "X-Title": "ragmetrics"}}
     said = {"error": {"message": "Not with q-7Hd82kLm or k-55Pq2mWx for ragmetrics"}}
     server = loopback_server(faults=lambda _: Fault(400, body=json.dumps(said)))
-    error = raised(
-        LiteLLMModel("openai/test", api_base=server.base_url, api_key=KEY, extra=extra)
-    )
+    settings = {"api_key": KEY, "extra": extra}
+    error = raised(LiteLLMModel("openai/test", api_base=server.base_url, **settings))
     assert error.raw.endswith("Not with … or … for ragmetrics")
+    server = loopback_server(lambda _: said["error"]["message"])
+    model = LiteLLMModel("openai/test", api_base=server.base_url, **settings)
+    (choice,) = RUNNER.run(model.complete(REQUEST)).choices
+    assert choice.text == "Not with … or … for ragmetrics"
 
 
 WORD = "Quetzalcoatl"  # of a sample
