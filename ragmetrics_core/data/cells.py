@@ -5,12 +5,14 @@ facts and earlier turns.
 """
 
 import ast
+import csv
 import json
 import math
 import re
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -184,10 +186,18 @@ def _parse(text: str) -> Any:
             return text  # else perhaps it is Python
     except RowError:
         return text
-    # Numpy writes no comma between strings, and Python would join them.
-    python_text = _STRING.sub(
-        lambda string: f"{string[1]}," if string[2] else string[1], text.strip()
-    )
+    python_text = text.strip()
+    if python_text.startswith('"') and '""' in python_text:
+        # quoted as in CSV, whose reader did not undo it, as behind a blank
+        with suppress(csv.Error):  # it is too long
+            fields = next(csv.reader([python_text]))
+            return fields[0] if len(fields) == 1 else text
+        return text
+    if python_text[0] not in "\"'":
+        # Numpy writes no comma between strings, and Python would join them.
+        python_text = _STRING.sub(
+            lambda string: f"{string[1]}," if string[2] else string[1], python_text
+        )
     try:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake

@@ -489,10 +489,11 @@ class ColumnsRead:
                 f" {options} (in Python {arguments}); not recognised: {columns}"
             )
         elif prose and not is_chosen:
+            first, *others = [*absent_fields, "answer", "contexts"]
+            options = " or ".join(f"--{field}-column" for field in (first, *others))
             sentences.append(
                 f"no field takes the texts in {names_in_words(prose, most=_MOST_NAMES)}"
-                " (if one should: --answer-column or --contexts-column, in Python"
-                " answer_column=)"
+                f" (if one should: {options}, in Python {first}_column=)"
             )
         n_chunk_rows = _count_chunk_rows(self._hashes_of_chunks)
         if n_chunk_rows:

@@ -1097,6 +1097,28 @@ def test_texts_that_no_field_takes_are_told(column, cells, caplog):
     assert "no field takes" not in caplog.text, "the user has chosen"
 
 
+def test_what_may_be_expected_is_told_as_that_where_no_row_expects_anything(caplog):
+    row = {**KEEPER, "gold": APPLICATION_SAID, "reference": None}
+    evaluate([row] * 3, ["adherence"], judge="lexical")
+    told = "the texts in gold (if one should: --reference-column or --answer-column or"
+    assert told in caplog.text
+    assert "in Python reference_column=)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "texts", [["Rain fell."], ["Rain, then sun.", 'He said "no".']]
+)
+@pytest.mark.parametrize("field", ["contexts", "facts", "expected_ids", "reference"])
+def test_a_list_whose_quoting_was_not_undone_is_that_list(field, texts):
+    """As of a CSV file with a blank behind its commas."""
+    quoted = '"' + json.dumps(texts).replace('"', '""') + '"'
+    row = {"question": "Who?", "answer": "Anna."}
+    found = Sample.from_row({**row, field: quoted})
+    assert found == Sample.from_row({**row, field: json.dumps(texts)})
+    broken = Sample.from_row({**row, "contexts": '"[" "Anna" "]"'})
+    assert len(broken.contexts) == 1
+
+
 @pytest.mark.parametrize("column", ["answer_right", "y_pred"])
 def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
     for answer, is_told in [(1903, True), ("Anna lit it.", False)]:
@@ -1242,7 +1264,7 @@ def test_the_ideal_context_of_deepeval_is_not_told(caplog):
     row = {"input": "Who?", "actual_output": "Anna.", "context": ["Anna lit it."]}
     row |= {"retrieval_context": ["Rain fell all day."], "__expected": "Is it Anna?"}
     evaluate([row] * 3, ["adherence"], judge="lexical")
-    assert SAID.format("__expected") in caplog.text
+    assert "no field takes the texts in __expected (" in caplog.text
 
 
 def test_texts_that_no_field_takes_stand_on_the_first_screen(tmp_path, capsys):
