@@ -209,6 +209,7 @@ def measure_judge(
     resolved_judge = run.judges[0]
     judged_rows: list[LabelledSample] = []
     figures: dict[str, tuple[Measured, ...]] = {}
+    notes: list[str] = []
     for question, metric in metric_by_question.items():
         labelled_rows = [row for row in labelled if row.question == question]
         # What else the machine does is no time of a judge that computes on it.
@@ -217,9 +218,10 @@ def measure_judge(
         rows = judge_samples(ask, metric, labelled_rows)
         seconds = clock() - started
         judged_rows += rows
-        scored_rows = [row for row in rows if row.verdicts]
+        groups = _in_clusters([row for row in rows if row.verdicts], "auto")
+        notes += [note for note in _notes_on_few(groups) if note not in notes]
         figures_of_question = [
-            *_agreement(_in_clusters(scored_rows, None), draws=draws),
+            *_agreement(groups, draws=draws),
             *_shares(_outcomes(ask, metric, rows)),
         ]
         if question == "adherent":
@@ -233,7 +235,6 @@ def measure_judge(
             f" card: {reason}"
         )
     models = sum((row.usage for row in judged_rows), Usage()).models
-    notes = []
     if len(models) > 1:
         notes.append(
             f"Several models replied: {', '.join(models)}. Their figures are pooled."
@@ -317,14 +318,7 @@ def measure_run(
         )
     except InputError as error:
         notes.append(f"No corrected mean: {error}.")
-    if len(groups) < len(rows):
-        for source, count in Counter(group[0].source for group in groups).items():
-            if count < FEWEST_CLUSTERS:
-                notes.append(
-                    f"{source}: few clusters: {count}, under {FEWEST_CLUSTERS}; the"
-                    " intervals are a rough guide."
-                )
-
+    notes += _notes_on_few(groups)
     card = Card(
         judge=result.judge or "no judge",
         details=report.run.details.get(result.judge, {}),
@@ -383,6 +377,18 @@ def _in_clusters(rows: LabelledSamples, cluster: GroupBy) -> list[list[LabelledS
         # a row in no cluster stands alone, under its index
         groups.setdefault((row.source, index if name is None else name), []).append(row)
     return list(groups.values())
+
+
+def _notes_on_few(groups: Sequence[LabelledSamples]) -> Iterator[str]:
+    """Say of which sources there are few clusters, where rows belong together."""
+    if all(len(group) == 1 for group in groups):
+        return
+    for source, count in Counter(group[0].source for group in groups).items():
+        if count < FEWEST_CLUSTERS:
+            yield (
+                f"{source}: few clusters: {count}, under {FEWEST_CLUSTERS}; the"
+                " intervals are a rough guide."
+            )
 
 
 def _agreement(groups: Sequence[LabelledSamples], *, draws: int) -> list[Measured]:

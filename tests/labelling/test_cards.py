@@ -454,9 +454,23 @@ def test_each_fact_is_compared_with_its_own_label(read):
 
 
 def test_chunks_of_one_sample_are_resampled_together(read):
-    found = measured(LexicalJudge(), read(rows(), "relevant"))
+    lines = [{**line, "question": f"What, {line['id']}?"} for line in rows()]
+    found = measured(LexicalJudge(), read(lines, "relevant"))
     assert found["AUROC", "one"].count == 4  # samples, of two chunks each
     assert ("caught: any number changed", None) not in found
+
+
+@pytest.mark.parametrize("name", ["document_id", "conversation_id"])
+def test_rows_of_one_document_are_resampled_together(name, read):
+    lines = [
+        {**line, "question": f"What, {number}?", name: number % 4 // 2}
+        for number, line in enumerate(rows())
+    ]
+    judge, labelled = LexicalJudge(), read(lines)
+    card = measure_judge(judge, labelled, asking(judge), draws=20)
+    assert figures(card, "adherent")["AUROC", "one"].count == 2
+    told = [note.partition(",")[0] for note in card.notes]
+    assert told == ["one: few clusters: 2", "two: few clusters: 2"]
 
 
 def test_what_citations_support_is_measured(read):
@@ -811,7 +825,7 @@ def test_a_card_of_another_model_or_address_is_not_quoted(labelled, monkeypatch)
         assert main(*asked, *adherence, "cards/c.json") == 0
         models = repeat("new")
         assert not is_quoted(base)
-    (note,) = Card.read("cards/c.json").notes
+    (*_, note) = Card.read("cards/c.json").notes
     assert "Several models replied: new, old." in note
 
 
