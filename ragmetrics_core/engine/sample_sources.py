@@ -399,6 +399,7 @@ class ColumnsRead:
         self._doubts: dict[str, tuple[int, str]] = {}
         # question, answer and text of each row with one context, eight bytes each
         self._hashes_of_chunks = array("q")
+        self._n_contexts_alone = 0  # rows
 
     def read_sample(self, row: Any) -> Sample | RowError:
         """Return the sample of one row, or the error that says why there is none.
@@ -442,6 +443,9 @@ class ColumnsRead:
         for code, words in words_by_code.items():
             n_rows, first_words = self._doubts.get(code, (0, words))
             self._doubts[code] = (n_rows + 1, first_words)
+        self._n_contexts_alone += bool(sample.context_texts) and not (
+            sample.question or sample.answer
+        )
         is_told_apart = sample.question or holds_prose(sample.answer)
         if is_told_apart and len(sample.context_texts) == 1:
             (text,) = sample.context_texts
@@ -494,6 +498,11 @@ class ColumnsRead:
             sentences.append(
                 f"no field takes the texts in {names_in_words(prose, most=_MOST_NAMES)}"
                 f" (if one should: {options}, in Python {first}_column=)"
+            )
+        if 0 < self._n_contexts_alone < self._n_samples:
+            sentences.append(
+                f"{count_in_words(self._n_contexts_alone, 'row')} of contexts alone: if"
+                " they belong to the row above, as in merged cells, group them into it"
             )
         n_chunk_rows = _count_chunk_rows(self._hashes_of_chunks)
         if n_chunk_rows:

@@ -1097,6 +1097,16 @@ def test_texts_that_no_field_takes_are_told(column, cells, caplog):
     assert "no field takes" not in caplog.text, "the user has chosen"
 
 
+def test_contexts_below_merged_cells_are_told(caplog):
+    below = {"question": None, "answer": "", "contexts": ["Anna lit it."]}
+    evaluate([KEEPER, below, KEEPER, below], ["adherence"], judge="lexical")
+    assert "2 rows of contexts alone: if they belong to the row above" in caplog.text
+    caplog.clear()
+    evaluate([below] * 2, ["adherence"], judge="lexical", answer_column="answer")
+    evaluate([{**KEEPER, "answer": ""}, KEEPER], judge="lexical")
+    assert "contexts alone" not in caplog.text
+
+
 def test_what_may_be_expected_is_told_as_that_where_no_row_expects_anything(caplog):
     row = {**KEEPER, "gold": APPLICATION_SAID, "reference": None}
     evaluate([row] * 3, ["adherence"], judge="lexical")
