@@ -715,16 +715,18 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
     if not candidates:
         return None
     first = candidates[0]
-    filled = [each for each in candidates if is_filled(each.value, field)]
+    filled: list[FoundValue] = []
+    empty: list[FoundValue] = []
+    for candidate in candidates:
+        (filled if is_filled(candidate.value, field) else empty).append(candidate)
     chosen, *rivals = filled or [first]
     if chosen is not first:
         chosen = chosen._replace(beside=(f"as {first.column!r} is empty",))
+    elif field in ("answer", "contexts") and filled and empty:
+        # what is expected may stand there, and the application gave none
+        chosen = chosen._replace(beside=(f"while {empty[0].column!r} is empty",))
     if field not in _FIELDS_WITH_RIVALS:
         return chosen
-    empty = [each.column for each in candidates if not is_filled(each.value, field)]
-    may_be_expected = field in ("answer", "contexts") and chosen is first
-    if may_be_expected and filled and empty:  # the application may have given none
-        chosen = chosen._replace(beside=(f"while {empty[0]!r} is empty",))
     option = field.replace("_", "-")
     name = _name_alone(chosen.column)
     for rival in rivals:

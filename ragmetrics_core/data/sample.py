@@ -699,14 +699,13 @@ def _check_texts(
             )
         if field in ("expected_contexts", "question"):
             continue
-        data = [*map(data_in, texts)]
         if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
         # an answer may be the name of a file, a path or an id
         elif field == "answer":
-            what = "objects of JSON" if isinstance(data[0], Mapping) else ""
+            what = "objects of JSON" if isinstance(data_in(texts[0]), Mapping) else ""
         # what stands beside their texts is no evidence; a record is a text
-        elif cells.are_documents(data):
+        elif cells.are_documents([*map(data_in, texts)]):
             what = "documents in JSON"
         elif all(
             _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts

@@ -493,11 +493,11 @@ class ColumnsRead:
                 f" {options} (in Python {arguments}); not recognised: {columns}"
             )
         elif prose and not is_chosen:
-            first, *others = [*absent_fields, "answer", "contexts"]
-            options = " or ".join(f"--{field}-column" for field in (first, *others))
+            fields = [*absent_fields, "answer", "contexts"]
+            options = " or ".join(f"--{field}-column" for field in fields)
             sentences.append(
                 f"no field takes the texts in {names_in_words(prose, most=_MOST_NAMES)}"
-                f" (if one should: {options}, in Python {first}_column=)"
+                f" (if one should: {options}, in Python {fields[0]}_column=)"
             )
         if 0 < self._n_contexts_alone < self._n_samples:
             sentences.append(

@@ -349,9 +349,8 @@ def seconds_until_next_attempt(
     n_doublings = min(max(n_failures - 1, 0), _MOST_DOUBLINGS)
     longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
     # eight attempts then take a minute, after which most rates begin anew
-    is_told_none = isinstance(error, errors.RateLimited) and error.retry_after is None
-    waits_out = may_be_loading or is_told_none
-    least_wait = 0.95 * longest_wait if waits_out else 0.0
+    names_no_wait = isinstance(error, errors.RateLimited) and error.retry_after is None
+    least_wait = 0.95 * longest_wait if may_be_loading or names_no_wait else 0.0
     wait = random.uniform(least_wait, longest_wait)  # noqa: S311 - jitter is no secret
     if error.retry_after is not None:
         # Not all requests shall come at the very moment that the endpoint names.
