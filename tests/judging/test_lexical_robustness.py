@@ -16,6 +16,7 @@ from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 from ragmetrics_core.data.errors import LanguageNotMeasured
 from ragmetrics_core.data.scalars import is_placeholder
 from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.lexical.declining import declines
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 from ragmetrics_core.lexical.text import content_terms
 
@@ -167,6 +168,7 @@ def test_permuting_chunks_permutes_verdicts(answer, contexts):
 def test_a_context_that_holds_the_answer_makes_it_adherent(answer, contexts):
     with where_decided():
         assume(not is_placeholder(answer))  # which is no answer
+        assume(not declines(answer))  # which claims nothing
         assume(not set(answer) & set("?？؟"))  # a question back claims nothing
         assert (
             adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict
