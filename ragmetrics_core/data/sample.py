@@ -353,6 +353,7 @@ _IDS = re.compile(
 )
 _LONGEST_CELL_OF_EXCEL = 32_767
 _PYTHON_DICTIONARY = re.compile(r"\s*\{'.*\}\s*", re.DOTALL)
+_VERDICT = re.compile(r"[01](\.0+)?|true|false", re.IGNORECASE)
 _ONE_VALUE = re.compile(r"\s*[\d.,:/-]+\s*")
 # "Employee Handbook.pdf", "a.pdf (p. 3)"
 _NAME_OF_FILE = re.compile(r"[^.!?\n]{1,80}\.[A-Za-z]\w{1,4}\b[^!?\n]{0,12}")
@@ -711,6 +712,10 @@ def _check_texts(
             _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
         ):
             what = "names of files or ids"
+        # people's verdicts on an answer that is none itself
+        elif all(map(_VERDICT.fullmatch, texts)):
+            is_verdict = _VERDICT.fullmatch(sample.answer or "")
+            what = "" if is_verdict else "verdicts (0 or 1, true or false)"
         if what:
             doubt = f"{field} like {what} are judged as texts (if they are: {option})"
     return doubt

@@ -947,6 +947,23 @@ def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
     assert "--reference-column reference, in Python reference_column=" in told
 
 
+@pytest.mark.parametrize("column", ["target", "ground_truth", "reference"])
+@pytest.mark.parametrize("verdict", [0, 1, 1.0, "1", "true", "FALSE"])
+def test_a_reference_that_may_be_a_verdict_on_the_answer_is_told(
+    column, verdict, caplog
+):
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
+    row[column] = verdict
+    (result,) = evaluate([row], ["recall"], judge="lexical")
+    assert "1 row: reference like verdicts (0 or 1, true or false)" in caplog.text
+    assert "names" in result.sample.capture.doubts
+    caplog.clear()
+    evaluate([row], ["recall"], judge="lexical", reference_column=column)
+    evaluate([{**row, "answer": "0"}], ["recall"], judge="lexical")
+    evaluate([{**row, column: 10}], ["recall"], judge="lexical")
+    assert "verdicts" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("write", "what"),
     [(str, "dictionaries of Python"), (json.dumps, "objects of JSON")],
