@@ -23,6 +23,8 @@ _KNOWN_COLUMNS = {
 # no sign that may stand between two cells.
 _COMMENT = re.compile(r"#[^,;\t|]*|\s*")
 _ABOVE_HEADER = re.compile(r"#|\s+\Z")
+# A separator in what should be quoted ended the cell.
+_TORN_CELL = re.compile(r'\s+"[^"]*(""[^"]*)*')
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Some programs write a second one, behind that which names the encoding.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -199,6 +201,13 @@ def _problem(record: Record, columns: Sequence[str], separator: str) -> str | No
             "a quotation mark that is not closed: a cell goes on from line"
             f" {record.first_line} to line {record.last_line}, over lines that look"
             " like rows; close it, or, if that text is meant, give the rows as JSONL"
+        )
+    written = separator + "".join(record.lines)
+    torn = filter(_TORN_CELL.fullmatch, record.cells)
+    if any(separator + cell in written for cell in torn):
+        return (
+            "a cell with a blank before its quotation mark, which quotes nothing there, as"
+            " in 'Who?, \"Anna, in May\"'; take the blank away, or give the rows as JSONL"
         )
     if len(record.cells) > len(columns):
         return "more cells than the header has columns"

@@ -312,8 +312,12 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     if depth and isinstance(value, (list, tuple)):
         unknown = unknown_types_of_parts(value)
         if unknown is not None:
+            # a provider's own tool may have returned before the text
+            kinds = [str(part.get("type")) for part in value]
+            calls_tool = kinds[-1].endswith(_ENDS_OF_TOOL_PARTS)
+            calls_tool = calls_tool or not set(kinds).isdisjoint(CALL_PARTS)
             text, has_media = text_of_content(value), holds_media(value)
-            yield SaidMessage(ANYONE, text, has_media, unknown_types=unknown)
+            yield SaidMessage(ANYONE, text, has_media, calls_tool, tuple(unknown))
             return
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]

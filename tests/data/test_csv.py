@@ -190,6 +190,9 @@ BAD: dict[str, tuple[str, list[str]]] = {
     "fewer cells": ("q,a\nq,a,c\n", ["fewer cells than the header has columns", ""]),
     "more cells": ("q,a,c,d\nq,a,c\n", ["more cells than the header has columns", ""]),
     "a broken line": ("q,first line\nsecond line,c\n", ["fewer cells", "fewer cells"]),
+    "a cell torn in two": ('q, "a, b"\n"q", a,"c"\n', ["a blank before its", ""]),
+    "a first cell torn in two": (' "q, r",c\n', ["a blank before its"]),
+    "a torn cell with marks": ('q, "a ""b"", c"\n', ["a blank before its"]),
     "NUL": ("q,a\0,c\nq,a,c\n", ["holds a NUL character", ""]),
 }
 
@@ -213,6 +216,8 @@ GOOD: dict[str, str] = {
     "code that is indented": 'q,a,"def f():\n,b,c"\n',
     "marks in cells without quotes": 'q,5" pipe,7" pipe"\n',
     "a mark beside quoted cells": '"q",5" pipe,"c"\n',
+    "marks behind a blank": 'q, "a" or "b", "c"\n',
+    "a blank and a mark in quotes": 'q," ""a, b",c\n',
     "blank lines": "\n\nq,a,c\n  \n\n",
 }
 

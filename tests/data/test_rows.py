@@ -504,6 +504,18 @@ def test_beside_a_text_parts_without_any_say_nothing(before, write):
         assert sample.answer == "It was Anna."
 
 
+@pytest.mark.parametrize("write", [json.dumps, lambda data: data])
+@pytest.mark.parametrize("call", ["tool_use", "tool_call", "server_tool_use"])
+def test_what_is_said_before_a_call_is_no_answer(call, write):
+    parts = [{"type": "text", "text": "I look."}, {"type": call, "name": "search"}]
+    row = {"question": Q, "contexts": ["Anna lit it."]}
+    replies = ({"answer": write(parts)}, {"answer": write({"content": parts})})
+    for answer in (*replies, {"outputs": {"content": write(parts)}}):
+        (result,) = evaluate([{**row, **answer}], ["adherence"], judge="lexical")
+        assert result.sample.answer is None
+        assert result.results["context_adherence"].status == "undefined"
+
+
 @pytest.mark.parametrize(
     "beside",
     [
