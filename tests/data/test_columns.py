@@ -948,7 +948,7 @@ def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
 
 
 @pytest.mark.parametrize("column", ["target", "ground_truth", "reference"])
-@pytest.mark.parametrize("verdict", [0, 1, 1.0, "1", "true", "FALSE"])
+@pytest.mark.parametrize("verdict", [0, 1, "1", "0.0", "true", "FALSE"])
 def test_a_reference_that_may_be_a_verdict_on_the_answer_is_told(
     column, verdict, caplog
 ):
