@@ -156,8 +156,13 @@ def rows_by_id(report: Report) -> dict[str, SampleResult]:
     """Return the rows of a run that are samples, by the ids under which people label them.
 
     Raises:
-        InputError: If two samples of the run, scored or not, have the same id.
+        InputError: If the run is incomplete, so that what people say of its rows says
+            nothing of the others, or if two samples, scored or not, have the same id.
     """
+    if report.run.ended_early:
+        raise InputError(
+            f"people label a whole run, and this one is incomplete: {report.run.ended_early}"
+        )
     rows: dict[str, SampleResult] = {}
     repeated_ids: dict[str, None] = {}
     for row in report.results:
@@ -186,7 +191,7 @@ def draw(report: Report, count: int) -> list[str]:
         count: How many to draw.
 
     Raises:
-        InputError: If several samples share an id.
+        InputError: If the run is incomplete, or several samples share an id.
         SettingError: If the run has fewer samples than are to be drawn.
     """
     ids = list(rows_by_id(report))

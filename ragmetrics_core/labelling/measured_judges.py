@@ -281,9 +281,9 @@ def measure_run(
         The card, and sentences on labels that could not be compared with a score.
 
     Raises:
-        InputError: If no label belongs to a scored row, an id stands for several
-            samples, labels were given for other texts, or the rows were measured in
-            several ways.
+        InputError: If the run is incomplete, no label belongs to a scored row, an id
+            stands for several samples, labels were given for other texts, or the rows
+            were measured in several ways.
         SettingError: If no sample has the key of the clusters.
     """
     rows_of_run = rows_by_id(report)

@@ -208,6 +208,28 @@ def test_a_draw_can_be_made_again_and_a_larger_one_begins_with_it():
     assert everything != list(rows_by_id(report))
 
 
+@pytest.mark.parametrize("why", [{"stopped": "a limit"}, {"interrupted": True}])
+def test_of_an_incomplete_run_no_rows_are_drawn_and_no_card_is_made(why):
+    whole = report_of(0.9, 0.1)
+    part = Report(whole.results, whole.run.model_copy(update=why))
+    labels = [Label("s0", (True,)), Label("s1", (False,))]
+    measure_run(whole, "m", labels, assume_random=True)
+    words = f"this one is incomplete: {why.get('stopped', 'it was interrupted')}"
+    with pytest.raises(InputError, match=words):
+        measure_run(part, "m", labels, assume_random=True)
+    with pytest.raises(InputError, match=words):
+        draw(part, 1)
+
+
+def test_a_card_of_a_cut_results_file_is_refused(card, tmp_path):
+    report_of(*[0.9] * 4).to_jsonl(tmp_path / "r.jsonl")
+    written(tmp_path / "labels.jsonl", said_yes({"s0": 1, "s1": 0}))
+    assert "scored samples" in card(f"{GIVEN} --assume-random")
+    lines = (tmp_path / "r.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "r.jsonl").write_text("".join(lines[:3]))
+    assert "people label a whole run" in card(f"{GIVEN} --assume-random", code=2)
+
+
 def test_what_cannot_be_drawn():
     with pytest.raises(SettingError, match="has 2 samples, so no 3 of them"):
         draw(report_of(0.1, 0.2), 3)
