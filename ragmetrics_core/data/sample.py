@@ -704,7 +704,9 @@ def _check_texts(
             what = "dictionaries of Python"
         # an answer may be the name of a file, a path or an id
         elif field == "answer":
-            what = "objects of JSON" if isinstance(data_in(texts[0]), Mapping) else ""
+            objects = cells.as_list(texts[0])
+            are_mappings = all(isinstance(each, Mapping) for each in objects)
+            what = "objects of JSON" if objects and are_mappings else ""
         # what stands beside their texts is no evidence; a record is a text
         elif cells.are_documents([*map(data_in, texts)]):
             what = "documents in JSON"

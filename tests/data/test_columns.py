@@ -969,6 +969,14 @@ def test_a_reference_that_may_be_a_verdict_on_the_answer_is_told(
     [(str, "dictionaries of Python"), (json.dumps, "objects of JSON")],
 )
 def test_an_object_that_was_written_as_the_answer_is_told(write, what, caplog):
+    parts = {"answer": json.dumps([{"text": "Anna lit it."}])}
+    row = {"question": "Who?", "contexts": ["Anna lit it."]}
+    evaluate([{**row, **parts}], ["adherence"], judge="lexical")
+    assert "1 row: answer like objects of JSON are judged as texts" in caplog.text
+    caplog.clear()
+    for text in ("[]", "[1]", '["Anna"]', '[{"text": "Anna"}, 1]'):
+        evaluate([{**row, "answer": text}], ["adherence"], judge="lexical")
+    assert "objects of JSON" not in caplog.text
     answer = write({"result": "Anna lit it.", "sources": ["a.pdf"]})
     row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer}
     evaluate([row], ["adherence"], judge="lexical")
