@@ -313,11 +313,12 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         unknown = unknown_types_of_parts(value)
         if unknown is not None:
             # a provider's own tool may have returned before the text
-            kinds = [str(part.get("type")) for part in value]
-            calls_tool = kinds[-1].endswith(_ENDS_OF_TOOL_PARTS)
-            calls_tool = calls_tool or not set(kinds).isdisjoint(CALL_PARTS)
+            ends_in_tool = str(_kind(value[-1])).endswith(_ENDS_OF_TOOL_PARTS)
+            calls_tool = ends_in_tool or any(
+                _kind(part) in CALL_PARTS for part in value
+            )
             text, has_media = text_of_content(value), holds_media(value)
-            yield SaidMessage(ANYONE, text, has_media, calls_tool, tuple(unknown))
+            yield SaidMessage(ANYONE, text, has_media, calls_tool, unknown)
             return
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
