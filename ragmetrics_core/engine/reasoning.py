@@ -1,4 +1,4 @@
-"""A model's reasoning in an answer, ``<think>…</think>``: nobody judges it as answered.
+"""A model's reasoning in what it said, ``<think>…</think>``: no judge is shown it.
 
 A server without a parser for its model's reasoning hands it on with the answer. Tags
 that open in the middle of a line, or stand in backticks, are ones that the answer speaks
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.frozen import none_if_blank
+from ragmetrics_core.data.messages import known_role
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import CaptureNotes
 
@@ -43,18 +44,29 @@ _BLANKS = re.compile(r"\s*")
 def leave_out_reasoning(sample: Sample) -> Sample:
     """Return a sample whose answer is what follows the model's reasoning, with a note.
 
-    The sample itself is returned where its answer and its reference have none. What the
-    answer cites moves with it, and what the reasoning cites is left out.
+    So it is with its references, and with what the assistant said in earlier turns. The
+    sample itself is returned where none of them has any. What the answer cites moves
+    with it, and what the reasoning cites is left out.
 
     Examples:
         >>> leave_out_reasoning(Sample(answer="<think>Two?</think>It fell.")).answer
         'It fell.'
     """
-    spans = _spans_of_reasoning(sample.answer or "")
-    references = tuple(
-        _without(text, _spans_of_reasoning(text)) for text in sample.reference
-    )
-    if not spans and references == sample.reference:
+    answer = sample.answer or ""
+    spans = _spans_of_reasoning(answer)
+    references = map(_without_reasoning, sample.reference)
+    said: dict[str, object] = {
+        "answer": none_if_blank(_without(answer, spans)) if spans else sample.answer,
+        "reference": tuple(filter(none_if_blank, references)),
+        "history": tuple(
+            turn.model_copy(update={"content": _without_reasoning(turn.content)})
+            if known_role(turn.role) == "assistant"
+            else turn
+            for turn in sample.history
+        ),
+    }
+    holders = [field for field in said if said[field] != getattr(sample, field)]
+    if not holders:
         return sample
 
     def moved(place: int) -> int:
@@ -74,16 +86,18 @@ def leave_out_reasoning(sample: Sample) -> Sample:
         if cited.start < cited.end and cited.mark != (cited.start, cited.start):
             citations.append(cited)
     notes = sample.capture or CaptureNotes()
-    note = _NOTE.format("answer" if spans else "reference")
-    doubts = {**notes.doubts, REASONING: note}
+    doubts = {**notes.doubts, REASONING: _NOTE.format(" and ".join(holders))}
     return sample.model_copy(
         update={
-            "answer": none_if_blank(_without(sample.answer or "", spans)),
-            "reference": tuple(text for text in references if none_if_blank(text)),
+            **said,
             "citations": None if sample.citations is None else tuple(citations),
             "capture": notes.model_copy(update={"doubts": doubts}),
         }
     )
+
+
+def _without_reasoning(text: str) -> str:
+    return _without(text, _spans_of_reasoning(text))
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:

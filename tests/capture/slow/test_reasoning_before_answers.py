@@ -144,6 +144,7 @@ def test_sentences_of_the_reasoning_are_no_statements():
 ROW = {"question": "How long is the Velm?", "contexts": ["The Velm is 90 km long."]}
 IS_90 = "The Velm is 90 km long."
 TOLD = "the answer held a model's reasoning"
+FIELDS_OF_MODELS = ("answer", "reference", "history")
 
 
 @settings(max_examples=examples(20))
@@ -206,12 +207,20 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(caplog):
         '<details type="reasoning" done="true">\n&gt; 70 km?\n</details>\n',
     ],
 )
-@pytest.mark.parametrize("field", ["answer", "reference"])
-def test_other_forms_of_reasoning_and_references_of_models(field, reasoning):
-    row = {**ROW, "answer": IS_90, "reference": IS_90}
-    plain = evaluate([row], judge="lexical").results[0]
-    result = evaluate([{**row, field: reasoning + IS_90}], judge="lexical").results[0]
+@pytest.mark.parametrize("field", FIELDS_OF_MODELS)
+def test_other_forms_of_reasoning_references_of_models_and_earlier_turns(
+    field, reasoning
+):
+    def row(**behind: str) -> dict[str, object]:
+        said = {name: behind.get(name, "") + IS_90 for name in FIELDS_OF_MODELS}
+        turns = [("user", "<think>is a tag?"), ("assistant", said["history"])]
+        history = [{"role": role, "content": text} for role, text in turns]
+        return {**ROW, **said, "history": history}
+
+    plain = evaluate([row()], judge="lexical").results[0]
+    result = evaluate([row(**{field: reasoning})], judge="lexical").results[0]
     assert (result.sample.answer, result.sample.reference) == (IS_90, (IS_90,))
+    assert result.sample.history == plain.sample.history
     assert {name: one.value for name, one in result.results.items()} == {
         name: one.value for name, one in plain.results.items()
     }
