@@ -6,7 +6,7 @@ precision stands here, too, exact, for verdicts and probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import fsum, log2
 from typing import ClassVar, Literal
@@ -88,7 +88,7 @@ class RetrievalRanking(Metric):
         if sample.expected_ids:
             matched_by = "id"
             keys = [context.id for context in retrieved]
-            expected: Collection[str] = set(sample.expected_ids)
+            expected = set(sample.expected_ids)
             plain_keys = [key and _plain_id(key) for key in keys]
             if len(set(plain_keys)) == len(set(keys)):  # else two ids would become one
                 keys = plain_keys
@@ -126,6 +126,11 @@ class RetrievalRanking(Metric):
         reason = f"{len(ranks)} of {len(expected)} expected passages are among {place}"
         if ranks:
             reason += f", at rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+        if matched_by == "text" and retrieved and not any(hits):
+            reason += (
+                "; a part of a chunk, or its text in another case, is no match: write"
+                " whole chunks as they are stored, or expected_ids"
+            )
         if matched_by == "id" and retrieved and not any(hits):
             # ids of two forms, such as 7 and doc-7, never match: both are shown
             reason += (

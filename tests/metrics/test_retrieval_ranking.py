@@ -211,6 +211,18 @@ def test_ids_that_a_table_has_read_as_numbers_are_named_as_the_cause(
     assert "some are equal as numbers: write ids as text, alike" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("expected", "is_told"),
+    [(["anna lit it."], True), (["Anna lit"], True), (["Sun.", "Anna lit"], False)],
+)
+def test_how_texts_match_is_told_where_none_does(expected, is_told):
+    result = RetrievalRanking().score(
+        retrieved=["Sun.", "Anna  lit it."], expected_contexts=expected
+    )
+    assert (result.value == 0) is is_told
+    assert ("write whole chunks as they are stored" in result.reason) is is_told
+
+
 def test_it_is_in_report_page_and_gates_like_the_others(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
