@@ -368,12 +368,17 @@ def as_list(value: Any) -> list[Any]:
 def read_contexts(value: Any, field: str, column: str = "") -> list[Any]:
     """Return the contexts of a row.
 
+    An empty element, such as None, is one without a text, so that those behind it keep
+    their rank; what is expected has no ranks.
+
     Raises ``RowError`` if a context has no text, or if a list cannot be read.
     """
-    return [
-        read_context(element, field, rank, column)
-        for rank, element in enumerate(read_list(value, field), start=1)
-    ]
+    contexts = []
+    for rank, element in enumerate(read_list(value, field), start=1):
+        is_empty = not isinstance(element, str) and not is_present(element)
+        cell = "" if is_empty and field != "expected_contexts" else element
+        contexts.append(read_context(cell, field, rank, column))
+    return contexts
 
 
 def is_record(data: Any) -> bool:

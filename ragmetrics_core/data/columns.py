@@ -481,6 +481,7 @@ def _note_unread_objects(
     """
     paths_read = [f"{each.column}." for each in found_by_field.values()]
     holders = {path.partition(".")[0] for path in paths_read}
+    values_read = [each.value for each in found_by_field.values()]
     for field in fields:
         found = found_by_field[field]
         notes = []
@@ -503,7 +504,7 @@ def _note_unread_objects(
             if any(
                 is_named
                 and holds_prose(text)
-                and _content(text) != _content(found.value)
+                and _content(text) not in map(_content, values_read)
                 for is_named, text in _parts(data, is_named=False)
             ):
                 notes.append(f"while {column!r} holds another, too")

@@ -364,7 +364,6 @@ _NEEDED = {
     ),
     "reference": "a text or a list of texts",
     "expected_ids": "an id or a list of ids",
-    "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
 _MOST_TEXTS_SHOWN = 3  # of an object, in a message
@@ -472,8 +471,15 @@ def _doubts_of_row(
         found_value = found_by_field.get(field, _NO_VALUE)
         is_one_text = field in values and isinstance(data_in(found_value.value), str)
         texts = _texts_of(sample, field)
-        are_lists = bool(texts) and all(map(cells.is_written_list, texts))
-        are_lists = are_lists and notes.grade is None
+        is_of_table = bool(texts) and notes.grade is None
+        are_lists = is_of_table and all(map(cells.is_written_list, texts))
+        # where all are empty, ids alone are compared; what is expected has no ranks
+        has_ranks = field != "expected_contexts" and is_filled(texts, field)
+        if is_of_table and has_ranks and any(map(is_blank, texts)):
+            doubts["blank"] = (
+                f"an empty element of {field} counts at its rank and shows nothing;"
+                " write its text, or leave it out if nothing was found there"
+            )
         if field in named:
             doubts.pop(code, None)
         elif is_one_text or are_lists or code in doubts:
@@ -908,6 +914,12 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
     column = found_by_field.get(field, _NO_VALUE).column
     if column and column != field:
         place += f" (column {column!r})"
+    if field == "facts":
+        needed = "a number above 0 as weight" if "weight" in location else "a text"
+        return (
+            f"{place}: needs {needed}; write each fact as a text, or as"
+            ' {"text": "…", "weight": 2}'
+        )
     is_of_wrong_type = problem["type"].endswith("_type")
     if not is_of_wrong_type:
         message = problem["msg"]

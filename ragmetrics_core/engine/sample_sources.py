@@ -37,13 +37,14 @@ from ragmetrics_core.engine.reasoning import leave_out_reasoning
 from ragmetrics_core.statistics.means import n_repeats
 
 # The fields that the shipped metrics need, each with the field that may take its place;
-# nothing takes the place of the answer.
+# nothing takes the place of the question and of the answer.
 _SUBSTITUTE_BY_NEEDED_FIELD = {
+    "question": "question",
     "contexts": "retrieved",
     "answer": "answer",
     "reference": "facts",
 }
-# Any two of these three fields are enough for one of the shipped metrics.
+# Any two of the others are enough for one of the shipped metrics without the question.
 _FIELDS_PER_METRIC = 2
 # Most columns that a sentence names, and that are noted.
 _MOST_NAMES = 12
@@ -361,14 +362,14 @@ def _refuse_rows_inside(row: Mapping[str, Any], sample: Sample) -> None:
         keys = map(str, first) if isinstance(first, Mapping) else ()
         if len(_NAMES_OF_TEXTS.intersection(map(plain_name, keys))) > 1:
             holders.append(str(name))
-    fields = ("question", *_SUBSTITUTE_BY_NEEDED_FIELD, "retrieved", "facts")
+    fields = (*_SUBSTITUTE_BY_NEEDED_FIELD, "retrieved", "facts")
     if holders and all(map(sample.missing, fields)):
         names = names_in_words(holders, most=_MOST_NAMES)
         raise RowError(f"the rows stand under {names}; write these alone, as a list")
 
 
 # the doubts about rows that are said of the whole table
-_DOUBTS_OF_TABLE = {"joined", "names", "other_column", "history_unread"}
+_DOUBTS_OF_TABLE = {"blank", "joined", "names", "other_column", "history_unread"}
 
 
 class ColumnsRead:
@@ -457,7 +458,7 @@ class ColumnsRead:
             if not (sample.missing(field) and sample.missing(substitute))
         }
         self._fields_of_any_sample.update(fields_held)
-        if len(fields_held) >= _FIELDS_PER_METRIC:
+        if len(fields_held - {"question"}) >= _FIELDS_PER_METRIC:
             self._a_metric_may_apply = True
         return sample
 
@@ -466,14 +467,15 @@ class ColumnsRead:
         """What people should know of the table, a sentence each; [] for nothing."""
         sentences = []
         # A column that was not recognised may hold a field that all rows lack. A missing
-        # reference is told only where no shipped metric can apply, since many tables
-        # have none.
+        # question or reference is told only where no shipped metric can apply, since many
+        # tables have none.
         absent_fields = [
             field
             for field in _SUBSTITUTE_BY_NEEDED_FIELD  # its keys: the needed fields
             if field not in self._fields_of_any_sample
         ]
-        reference_alone = self._a_metric_may_apply and absent_fields == ["reference"]
+        are_dispensable = {"question", "reference"}.issuperset(absent_fields)
+        is_told = not (are_dispensable and self._a_metric_may_apply)
         # The texts of an application may stand in a column that no field takes, beside
         # those that are expected. Who names both columns has chosen, and which columns
         # a function reads nobody knows.
@@ -484,7 +486,7 @@ class ColumnsRead:
             for column, n_rows in self.unread.items()
             if 2 * n_rows > self._n_samples or (n_rows and may_hold_answers(column))
         ]
-        if absent_fields and self.unread and not reference_alone:
+        if absent_fields and self.unread and is_told:
             columns = names_in_words(self.unread, most=_MOST_NAMES)
             options = ", ".join(f"--{field}-column" for field in absent_fields)
             arguments = ", ".join(f"{field}_column=" for field in absent_fields)

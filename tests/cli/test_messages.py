@@ -250,7 +250,7 @@ def test_mistakes_in_python(mistake, words):
 def test_columns_that_nobody_read_are_named_in_python(caplog):
     with caplog.at_level(logging.WARNING, logger="ragmetrics_core"):
         evaluate([{"ctx": ["Anna."], "answer": "Anna."}], judge="lexical")
-    assert "no row has contexts or reference" in caplog.text
+    assert "no row has question or contexts or reference" in caplog.text
     assert "not recognised: ctx" in caplog.text
     assert "contexts_column=" in caplog.text
     caplog.clear()

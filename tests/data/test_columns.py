@@ -891,12 +891,20 @@ def test_the_command_names_rows_that_two_columns_claim(tmp_path, capsys):
         ({"facts": ["a"], "retrieved": ["a"]}, ""),
         (
             {"facts": ["a"], "retrieved": ["a"], "said": "x"},
-            "no row has answer; name the column by --answer-column",
+            "no row has question or answer; name the column by --question-column, --answer",
         ),
         ({"answer": "a", "contexts": ["a"], "other": "x"}, ""),
         (
             {"answer": "a", "found": "x"},
-            "no row has contexts or reference; name the column by --contexts-column",
+            "no row has question or contexts or reference; name the column by --question",
+        ),
+        (
+            {"contexts": ["a"], "messages": [{"role": "user", "content": "Why?"}]},
+            "by --question-column, --answer-column, --reference-column (in Python",
+        ),
+        (
+            {"contexts": ["a"], "answer": "a", "messages": "Why is it lit?"},
+            "(if one should: --question-column or --reference-column or --answer-column",
         ),
     ],
 )
@@ -1430,8 +1438,9 @@ def test_a_path_goes_through_a_list(path, item, write):
     assert [each.text for each in sample.contexts] == [FOUND_TEXT] * 2
     (sample,) = iterate_samples([{"hits": write([])}], {"contexts": column})
     assert sample.contexts == ()
-    (error,) = iterate_samples([{"hits": [item, {"n": 1}]}], {"contexts": column})
-    assert "contexts: number 2 must be a text or an object with a text" in str(error)
+    (sample,) = iterate_samples([{"hits": [{"n": 1}, item]}], {"contexts": column})
+    assert [each.text for each in sample.contexts] == ["", FOUND_TEXT]
+    assert "shows nothing; write its text" in sample.capture.doubts["blank"]
     with pytest.raises(SettingError, match=r"no column 'hits\.elsewhere'"):
         list(iterate_samples([{"hits": [item]}], {"contexts": "hits.elsewhere"}))
 
@@ -1486,3 +1495,17 @@ def test_of_a_search_engines_whole_reply_the_list_of_its_results_is_named(beside
 def test_a_flat_column_of_outputs_is_an_answer():
     sample = Sample.from_row({"inputs.question": "Who?", "outputs.response": "Anna."})
     assert sample.answer == "Anna."
+
+
+@pytest.mark.parametrize(
+    "name", ["ground_truth", "expected_answer", "expected_output", "expected_response"]
+)
+def test_what_is_expected_may_stand_beside_the_question_in_inputs(name):
+    inputs = {"question": "Who lit it?", name: "It was Anna."}
+    flat = {f"inputs.{key}": value for key, value in inputs.items()}
+    for row in ({"inputs": inputs}, {"inputs": json.dumps(inputs)}, flat):
+        sample = Sample.from_row({**row, "outputs": {"answer": "Anna lit it."}})
+        assert (sample.reference, sample.answer) == (("It was Anna.",), "Anna lit it.")
+        assert sample.capture is None
+    with pytest.raises(AmbiguousColumns, match=f"'reference' and 'inputs.{name}' may"):
+        Sample.from_row({"inputs": inputs, "reference": "Bo did it."})

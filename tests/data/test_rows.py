@@ -1437,9 +1437,9 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         "contexts: number 2 must be a text or an object with a text, found int; .*",
     ),
     (
-        {"contexts": ["a", None]},
+        {"expected_contexts": ["a", None]},
         {},
-        "contexts: number 2 .* found NoneType; write it as a text, or leave it out",
+        "expected_contexts: number 2 .* found NoneType; write it as a text, or leave .*",
     ),
     ({"contexts": [["SECRET"]]}, {}, "contexts: number 1 .* found list; .*"),
     ({"contexts": [{}]}, {}, f"{NUMBER_1} .*of 0 keys: none is a name"),
@@ -1458,11 +1458,20 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         f"{NUMBER_1} .*of 3 keys: title, source.url",
     ),
-    ({"facts": [3]}, {}, "facts number 1: needs a list of texts, found int; .*"),
-    (
-        {"facts": [{"text": "SECRET", "weight": 0}]},
-        {},
-        "facts number 1: input should be greater than 0",
+    *(
+        (
+            {"reference_facts": ["a", fact]},
+            {},
+            rf"facts number 2 \(column 'reference_facts'\): needs {needed}; write each"
+            r' fact as a text, or as {"text": "…", "weight": 2}',
+        )
+        for fact, needed in (
+            *((fact, "a text") for fact in (3, None, " ", {"fact": "SECRET"}, {})),
+            *(
+                ({"text": "SECRET", "weight": weight}, "a number above 0 as weight")
+                for weight in (0, -1, math.inf, "SECRET", [2])
+            ),
+        )
     ),
     ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int; .*"),
     ({"history": [["SECRET", 1]]}, {}, "history number 1: needs .* found list; .*"),
@@ -1891,3 +1900,15 @@ def test_a_list_of_blanks_is_as_no_column(blanks):
         sample = Sample.from_row(row)
         assert (sample.contexts, sample.expected_contexts) == (None, None)
     assert Sample.from_row({"contexts": ["", "a"]}).context_texts == ("a",)
+
+
+@pytest.mark.parametrize("empty", ["", None, math.nan, pd.NA, {"text": " "}])
+@pytest.mark.parametrize("field", ["contexts", "retrieved"])
+def test_an_empty_element_keeps_the_ranks_behind_it_and_is_told(field, empty, caplog):
+    row = {field: [empty, C[0]], "expected_contexts": [C[0]]}
+    (result,) = evaluate([row], [RetrievalRanking(measure="mrr")], judge="lexical")
+    assert result.results["retrieval_ranking"].value == 0.5
+    assert f"1 row: an empty element of {field} counts at its rank" in caplog.text
+    caplog.clear()
+    evaluate([{field: [C[0]]}, {field: [empty]}], ["ranking"], judge="lexical")
+    assert "an empty element" not in caplog.text
