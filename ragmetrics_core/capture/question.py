@@ -326,7 +326,11 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         words = last_words_of_user(call.prompt)
         if words is not None and not _holds_documents(calls, words):
             is_sure = bool(queries) or call is calls.tree.root
-            is_sure = is_sure and len(words) <= _LONGEST_QUERY
+            is_written = any(
+                writer.began < call.began and calls.replies[writer].writes_query(words)
+                for writer in calls.models
+            )
+            is_sure = is_sure and len(words) <= _LONGEST_QUERY and not is_written
             return words, () if is_sure else _GUESSED
     return (queries[0] if queries else None), _GUESSED
 
@@ -537,8 +541,8 @@ def question_among(
     for inputs_of_component in inputs:
         n_before = len(texts)
         for name, value in inputs_of_component.items():
-            # of a list of several texts none is surely asked
-            is_list = isinstance(value, tuple) and len(value) > 1
+            # of a list of texts none is surely asked
+            is_list = isinstance(value, tuple)
             if is_list and any(isinstance(element, str) for element in value):
                 continue
             question = question_in(value, depth=0)

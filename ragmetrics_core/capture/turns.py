@@ -449,14 +449,14 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
-        # what was said last, from the first turn on; () where that is not certain
-        self.last_history: tuple[Turn, ...] = ()
+        # the turn that was captured last; None where what was said is not certain
+        self.last_turn: CapturedTurn | None = None
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial.last_history = self.last_history
+        trial.last_turn = self.last_turn
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -464,11 +464,15 @@ class Conversations:
 
         Example: the turn "When did it open?" of the thread "t1" was captured as turn 1.
         The next run of "t1" becomes turn 2, and gets the searches of turn 1 as
-        ``earlier_calls``. A run without a name is returned as it is.
+        ``earlier_calls``. A run without a name has those of the last turn, if its history
+        is what was said by then.
         """
         name = self._user_name or tree.conversation_id
         if name is None:
-            return tree
+            last_turn = self.last_turn
+            if last_turn is None or tree.history != last_turn.history:
+                return tree
+            return replace(tree, earlier_calls=last_turn.ledger.calls[-_MOST_CALLS:])
         last_turn = self.turn_before(name, tree)
         if last_turn is None and self._other_blocks is not None:
             last_turn = self._other_blocks.turn_before(name, tree)
@@ -532,15 +536,15 @@ class Conversations:
                 said.append(Turn(role="assistant", content=sample.answer))
             notes = sample.capture
             is_sure = notes is not None and _DOUBTS_OF_HISTORY.isdisjoint(notes.doubts)
-            self.last_history = tuple(said) if is_sure else ()
+            turn = CapturedTurn(
+                tree.root.began,
+                sample.ledger or Ledger(),
+                tuple(said),
+                tree.is_history_of_prompt,
+            )
+            self.last_turn = turn if is_sure else None
             if name is not None:
-                ledger = sample.ledger or Ledger()
-                self.keep(
-                    name,
-                    CapturedTurn(
-                        tree.root.began, ledger, tuple(said), tree.is_history_of_prompt
-                    ),
-                )
+                self.keep(name, turn)
 
     def keep(self, name: str, turn: CapturedTurn) -> None:
         """Keep a turn of a conversation, for this block and for others.
@@ -905,8 +909,9 @@ class Turns(Generic[Run]):
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
         history = before_this_turn(history, [question], answer or "", is_captured=True)
-        if is_same_history(history, self.conversations.last_history):
-            history, is_of_prompt = self.conversations.last_history, False
+        last_turn = self.conversations.last_turn
+        if last_turn is not None and is_same_history(history, last_turn.history):
+            history, is_of_prompt = last_turn.history, False
         # the tree of the adapter stays as it is
         tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
         placed_tree = self.conversations.place_turn(tree)

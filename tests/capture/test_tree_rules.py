@@ -1399,6 +1399,20 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
         [alone(found(P, query="Douro")), later(says(reads(asked(PORTO))))],
         [(QUESTION, [PORTO], ANSWER, "")],
     ),
+    "an agent that is asked what a model wrote": (
+        [
+            alone(reads("Ask it whole: and which city?", BETTER)),
+            later(
+                says(
+                    reads([Message("user", BETTER)], CALL),
+                    found(P, query="Douro"),
+                    reads([Message("user", BETTER), CALL, Message("tool", PORTO)]),
+                    question=BETTER,
+                )
+            ),
+        ],
+        [(BETTER, [PORTO], ANSWER, "question_guessed")],
+    ),
     "a model that shows nothing retrieved is another matter": (
         [alone(found(P)), alone(reads("What time is it?", "Five, as far as I know."))],
         [(QUESTION, [PORTO], None, "no_answer")],

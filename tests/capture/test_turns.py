@@ -82,6 +82,27 @@ def test_placing_a_turn_leaves_its_run_as_it_was():
     assert run.history == talk
 
 
+@pytest.mark.parametrize(
+    ("said_before", "is_known"), [(ANSWER, True), ("In 1901, as a sign says.", False)]
+)
+def test_a_run_without_a_name_goes_on_with_the_talk_that_its_history_repeats(
+    said_before, is_known
+):
+    talk = (
+        Turn(role="user", content=QUESTION),
+        Turn(role="assistant", content=said_before),
+    )
+    goes_on = searches_and_answers("What did it cost?", "A fortune.", 5.0)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns.add(searches_and_answers(QUESTION, ANSWER, 1.0))
+    (sample,) = turns.add(replace(goes_on, history=talk))
+    assert sample.history == talk
+    assert [(call.query, call.turn) for call in sample.ledger.calls] == [
+        *([(QUESTION, 1)] if is_known else []),
+        ("What did it cost?", 2),
+    ]
+
+
 FIRST_PART = (
     search("Who opened it?", 1.0),
     model(f"{PAGE}\nWho opened it?", "The mayor.", 2.0),

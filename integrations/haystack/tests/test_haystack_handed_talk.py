@@ -101,11 +101,8 @@ def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query
     assert sample.question == QUESTION
     assert sample.history == ()
     assert sample.capture is not None
-    if before:
-        assert sample.capture.grade == "inferred"
-        assert "question_guessed" in sample.capture.doubts
-    else:
-        assert sample.capture.grade == "exact"
+    assert sample.capture.grade == "inferred"
+    assert "question_guessed" in sample.capture.doubts
 
 
 @component
@@ -147,39 +144,55 @@ def test_words_for_a_search_are_not_the_question_that_holds_them() -> None:
     assert only(captured.samples).question == "How old is the well?"
 
 
-def test_results_of_an_earlier_turn_are_known_once_the_conversation_has_a_name() -> (
-    None
-):
+@pytest.mark.parametrize("name", [None, "both turns"])
+def test_results_of_an_earlier_turn_are_known_in_one_block_or_by_a_name(
+    name: str | None,
+) -> None:
     """An agent that searches again is shown the first results, too: the doubt says so."""
 
     def look_up(query: str) -> list[Document]:
         """Looks something up."""
         return [Document(content=WELL if "well" in query else DOME)]
 
-    def second(**settings: Any) -> Sample:
-        model = MockChatGenerator(
-            [
-                ChatMessage.from_assistant(tool_calls=[wish])
-                if isinstance(wish, ToolCall)
-                else wish
-                for wish in (
-                    ToolCall("look_up", {"query": "dome"}),
-                    "Coppersmiths, in 1911.",
-                    ToolCall("look_up", {"query": "well"}),
-                    "It is 41 metres deep.",
-                )
-            ]
-        )
-        agent = Agent(chat_generator=model, tools=[create_tool_from_function(look_up)])
-        with capture(**settings) as captured:
-            first = agent.run(messages=[ChatMessage.from_user(EARLIER[0])])
-            agent.run(messages=[*first["messages"], ChatMessage.from_user(QUESTION)])
-        return captured.samples[1]
+    wishes = (
+        ToolCall("look_up", {"query": "dome"}),
+        "Coppersmiths, in 1911.",
+        ToolCall("look_up", {"query": "well"}),
+        "It is 41 metres deep.",
+    )
+    model = MockChatGenerator(
+        [
+            ChatMessage.from_assistant(tool_calls=[wish])
+            if isinstance(wish, ToolCall)
+            else wish
+            for wish in wishes
+        ]
+    )
+    agent = Agent(chat_generator=model, tools=[create_tool_from_function(look_up)])
 
-    before, after = second(), second(conversation="both turns")
-    assert before.capture is not None
-    assert after.capture is not None
-    assert "name both by conversation=" in before.capture.doubts["which_turn"]
-    assert after.capture.grade == "exact"
-    assert after.ledger is not None
-    assert [call.turn for call in after.ledger.calls] == [1, 2]
+    def first_turn() -> list[ChatMessage]:
+        messages: list[ChatMessage] = agent.run(
+            messages=[ChatMessage.from_user(EARLIER[0])]
+        )["messages"]
+        return messages
+
+    def second_turn(messages: list[ChatMessage]) -> None:
+        agent.run(messages=[*messages, ChatMessage.from_user(QUESTION)])
+
+    with capture(conversation=name) as captured:
+        second_turn(first_turn())
+    _, sample = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert sample.ledger is not None
+    assert [call.turn for call in sample.ledger.calls] == [1, 2]
+
+    with capture(conversation=name) as earlier:
+        messages = first_turn()
+    assert earlier.samples
+    with capture(conversation=name) as captured:
+        second_turn(messages)
+    sample = only(captured.samples)
+    assert sample.capture is not None
+    told = sample.capture.doubts.get("which_turn", "")
+    assert ("name both by conversation=" in told) is (name is None)
