@@ -1,8 +1,8 @@
 """A model's reasoning in what it said, ``<think>…</think>``: no judge is shown it.
 
 A server without a parser for its model's reasoning hands it on with the answer. Tags
-that open in the middle of a line, or stand in backticks, are ones that the answer speaks
-of.
+that open in the middle of a line, or stand in backticks or quotes, are ones that the
+answer speaks of.
 """
 
 import re
@@ -24,11 +24,13 @@ _NOTE = (
 # "<think>", "[THINK]", "<seed:think>", "◁think▷"
 _NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 _OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
-_CLOSING = rf"(?<!`)[<\[◁]/{_NAME}[>\]▷]"
+_CLOSING = rf"[<\[◁]/{_NAME}[>\]▷]"
 _TAGS = re.compile(
-    rf"^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
+    # a line's code, and tags in quotes
+    rf"(?P<quoted>`(?!\s)[^`\n]+(?<!\s)`|(?P<mark>['\"])(?:{_OPENING}|{_CLOSING})+(?P=mark))"
+    rf"|^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
-    rf"|(?P<spoken_of>(?<!`){_OPENING})"
+    rf"|(?P<spoken_of>{_OPENING})"
     # alone at the end of a line, and the final channel of gpt-oss, with and without signs
     rf"|(?P<certain>\n{_CLOSING}|{_CLOSING}(?=[ \t]*\n)"
     r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))"
@@ -122,6 +124,8 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
     start: int | None = None
     is_spoken_of = is_within_line = False
     for tag in _TAGS.finditer(text):
+        if tag["quoted"] is not None:
+            continue
         is_further = tag["spoken_of"] is not None and bool(spans)
         if tag["opening"] is not None or is_further:
             is_within_line = is_further if start is None else is_within_line

@@ -152,7 +152,9 @@ FIELDS_OF_MODELS = ("answer", "reference", "history")
     block=st.sampled_from(
         [*BLOCKS, "{}\n</think>\n\n", "{}</think>", "[THINK]{}[/THINK]", "{}[/THINK]"]
     ),
-    thoughts=st.sampled_from([*THOUGHTS, "Perhaps 70 km?\nNo.", "```\n7 km\n"]),
+    thoughts=st.sampled_from(
+        [*THOUGHTS, "Perhaps 70 km?\nNo.", "```\n7 km\n", "Or `x`"]
+    ),
     again=st.booleans(),
 )
 def test_an_answer_is_judged_without_its_reasoning(block, thoughts, again):
@@ -254,6 +256,9 @@ def test_an_answer_that_was_cut_off_within_its_reasoning_is_none():
         *SAID_OF_TAGS,
         "Models write `</think>` first.",
         "Put <think>x</think> in.",
+        "It writes an empty `<think></think>` block.",
+        "Take text.split('</think>')[-1] alone.",
+        "Take `text.split('</think>')[-1]` alone.",
         f"{IS_90} It wrote </think> in the log.",
         f"The tag </think> closes what <think> opened. {IS_90}",
         f"<details>\n<summary>More</summary>\n{IS_90}\n</details>\n{IS_90}",
