@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -52,6 +52,7 @@ _NAMES_OF_LISTS = (
 )
 _LINES_SUFFIXES = (".jsonl", ".ndjson")
 _NO_VALUE = object()  # of a formula in a workbook
+_MERGED_CELLS = re.compile(rb'<(?:\w+:)?mergeCell ref="([A-Z]+(\d+):[A-Z]+(\d+))"')
 # the format of a cell that shows 85%, 85.0%, 1,234 or 00042
 _NUMBER_FORMAT = re.compile(r"(?:#,##)?(0+(?:\.(0+))?(%?))")
 # what interrupted runs leave, what logrotate puts aside, and what gzip compresses
@@ -254,8 +255,8 @@ def _workbook(path: Path) -> Iterator[Located]:
     A row with a formula whose value the file lacks comes as an error.
 
     Raises:
-        InputError: If it is no workbook, several sheets hold something, or two columns
-            have one name.
+        InputError: If it is no workbook, several sheets hold something, cells of several
+            rows are merged, or two columns have one name.
         MissingDependency: If openpyxl is not installed.
     """
     with open_bytes(path) as content:
@@ -273,6 +274,15 @@ def _workbook(path: Path) -> Iterator[Located]:
             f"{path}: several sheets hold something ({', '.join(rows_by_sheet)});"
             " save the one that is meant as CSV, or alone"
         )
+    with ZipFile(path) as parts:
+        sheets = [name for name in parts.namelist() if "worksheets/" in name]
+        stored = b"".join(map(parts.read, sheets))
+    for merged, first, last in _MERGED_CELLS.findall(stored):
+        if first != last:  # the value stands in the first row alone
+            raise InputError(
+                f"{path}: the cells {merged.decode()} are merged; give each row a value"
+                " of its own"
+            )
     if not rows_by_sheet:
         return
     ((header, *rows),) = rows_by_sheet.values()

@@ -696,6 +696,23 @@ def test_a_workbook_that_is_not_one_table_is_refused(sheets, said, tmp_path):
         read(workbook(tmp_path / "a.xlsx", **sheets))
 
 
+@pytest.mark.parametrize(
+    ("merged", "is_refused"), [("A2:A3", True), ("A2:B3", True), ("A2:B2", False)]
+)
+def test_cells_that_are_merged_over_rows_are_refused(merged, is_refused, tmp_path):
+    """The value stands in the first of the rows alone."""
+    lines = [["question", "answer"], ROW_OF_WORKBOOK, ROW_OF_WORKBOOK]
+    path = workbook(tmp_path / "a.xlsx", one=lines)
+    made = openpyxl.load_workbook(path)
+    made["one"].merge_cells(merged)
+    made.save(path)
+    if is_refused:
+        with pytest.raises(InputError, match=f"the cells {merged} are merged; give"):
+            read(path)
+    else:
+        assert len(read(path)) == 2
+
+
 def test_a_formula_without_its_value_makes_a_bad_row(tmp_path):
     """A program that computes nothing wrote it; the cell is not empty."""
     head = ["question", "answer"]
