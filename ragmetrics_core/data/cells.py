@@ -96,11 +96,12 @@ _FIELDS_OF_OBJECT = re.compile(
     r"[\s\[({':,]*(?:[A-Z][\w.]*\(\s*)?\w+=(?:[,:]\s+|\S|\s+(?=[\w.]+[=(]|\)))*+\s*"
 )
 # Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
-# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."
+# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."; a document of LangChain
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
+    re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
 )
 # three words, or a script that sets no blanks between words: of East Asia, Thai, Lao,
 # Burmese or Khmer
@@ -532,14 +533,13 @@ def prose_by_path(data: Mapping[Any, Any], depth: int = _DEEPEST) -> dict[str, s
     return texts
 
 
-def _lists_of_objects(cell: Mapping[Any, Any]) -> dict[str, list[Any]]:
-    """Return the lists in an object that hold no texts, by their names."""
+def _lists_in(cell: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """Return the lists in an object, by their names."""
     lists = {str(key): data_in(value) for key, value in cell.items()}
     return {
         name: items
         for name, items in lists.items()
         if _NAME.fullmatch(name) and isinstance(items, list)
-        if not any(isinstance(item, str) for item in items)
     }
 
 
@@ -597,8 +597,13 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
     texts = _texts_of_document(cell)
     filled = {path: text for path, text in texts.items() if is_present(text)}
     # where an object has no text, it may be what a search returned as a whole
-    lists = {} if texts else _lists_of_objects(cell)
-    found = [name for name, items in lists.items() if are_documents(items)]
+    lists = {} if texts else _lists_in(cell)
+    found = [
+        name
+        for name, items in lists.items()
+        if are_documents(items)
+        or (items and all(isinstance(it, str) and _PROSE.search(it) for it in items))
+    ]
     if not (filled or found) and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
     if not texts:
@@ -615,7 +620,14 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
             or len({re.sub(r"\d+", "", key) for key in keys}) < len(keys)
         ):  # texts by their ids
             hint = "; if each of them is one, write a list of their texts"
-        elif column and isinstance(document, Mapping) and prose and not lists:
+        elif (
+            (column and isinstance(document, Mapping) and prose)
+            # a list of other things may hold the texts
+            and all(
+                items and all(isinstance(it, str) for it in items)
+                for items in lists.values()
+            )
+        ):
             paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]
             option = option_of_column(field, f"{column}.{paths[0]}")
             hint = f"; write its .{' or .'.join(paths)}, e.g. by {option}"

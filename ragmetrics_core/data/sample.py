@@ -353,7 +353,7 @@ _IDS = re.compile(
 )
 _LONGEST_CELL_OF_EXCEL = 32_767
 _PYTHON_DICTIONARY = re.compile(r"\s*\{'.*\}\s*", re.DOTALL)
-_VERDICT = re.compile(r"[01](\.0+)?|true|false", re.IGNORECASE)
+_VERDICT = re.compile(r"[01](\.0+)?|true|false|yes|no", re.IGNORECASE)
 _ONE_VALUE = re.compile(r"\s*[\d.,:/-]+\s*")
 # "Employee Handbook.pdf", "a.pdf (p. 3)"
 _NAME_OF_FILE = re.compile(r"[^.!?\n]{1,80}\.[A-Za-z]\w{1,4}\b[^!?\n]{0,12}")
@@ -708,11 +708,10 @@ def _check_texts(
             continue
         if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
-        # an answer may be the name of a file, a path or an id
+        elif not is_of_passages and not isinstance(data_in(texts[0]), str):
+            what = "objects or lists of JSON"
         elif field == "answer":
-            objects = cells.as_list(texts[0])
-            are_mappings = all(isinstance(each, Mapping) for each in objects)
-            what = "objects of JSON" if objects and are_mappings else ""
+            what = ""  # it may be the name of a file, a path or an id
         # what stands beside their texts is no evidence; a record is a text
         elif cells.are_documents([*map(data_in, texts)]):
             what = "documents in JSON"
@@ -723,7 +722,7 @@ def _check_texts(
         # people's verdicts on an answer that is none itself
         elif all(map(_VERDICT.fullmatch, texts)):
             is_verdict = _VERDICT.fullmatch(sample.answer or "")
-            what = "" if is_verdict else "verdicts (0 or 1, true or false)"
+            what = "" if is_verdict else "verdicts (0 or 1, yes or no)"
         if what:
             doubt = f"{field} like {what} are judged as texts (if they are: {option})"
     return doubt

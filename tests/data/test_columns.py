@@ -956,35 +956,42 @@ def test_a_reference_that_may_be_the_name_of_a_source_is_told(name, caplog):
 
 
 @pytest.mark.parametrize("column", ["target", "ground_truth", "reference"])
-@pytest.mark.parametrize("verdict", [0, 1, "1", "0.0", "true", "FALSE"])
+@pytest.mark.parametrize("verdict", [0, 1, "1", "0.0", "true", "FALSE", "Yes"])
 def test_a_reference_that_may_be_a_verdict_on_the_answer_is_told(
     column, verdict, caplog
 ):
     row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna."}
     row[column] = verdict
     (result,) = evaluate([row], ["recall"], judge="lexical")
-    assert "1 row: reference like verdicts (0 or 1, true or false)" in caplog.text
+    assert "1 row: reference like verdicts (0 or 1, yes or no)" in caplog.text
     assert "names" in result.sample.capture.doubts
     caplog.clear()
     evaluate([row], ["recall"], judge="lexical", reference_column=column)
     evaluate([{**row, "answer": "0"}], ["recall"], judge="lexical")
     evaluate([{**row, column: 10}], ["recall"], judge="lexical")
     assert "verdicts" not in caplog.text
+    evaluate([{**row, column: None, "retrieved": "yes"}], judge="lexical")
+    assert "1 row: retrieved like verdicts" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("write", "what"),
-    [(str, "dictionaries of Python"), (json.dumps, "objects of JSON")],
+    [(str, "dictionaries of Python"), (json.dumps, "objects or lists of JSON")],
 )
 def test_an_object_that_was_written_as_the_answer_is_told(write, what, caplog):
-    parts = {"answer": json.dumps([{"text": "Anna lit it."}])}
-    row = {"question": "Who?", "contexts": ["Anna lit it."]}
-    evaluate([{**row, **parts}], ["adherence"], judge="lexical")
-    assert "1 row: answer like objects of JSON are judged as texts" in caplog.text
-    caplog.clear()
-    for text in ("[]", "[1]", '["Anna"]', '[{"text": "Anna"}, 1]'):
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "She did."}
+    for field, text in (
+        ("answer", '[{"text": "Anna lit it."}]'),
+        ("answer", '["Anna", "Ms Berg"]'),
+        ("reference", '{"name": "Anna"}'),
+    ):
+        evaluate([{**row, field: text}], ["adherence"], judge="lexical")
+        told = f"1 row: {field} like objects or lists of JSON are judged as texts"
+        assert told in caplog.text
+        caplog.clear()
+    for text in ("[1] says so.", "1874", "{Anna}"):
         evaluate([{**row, "answer": text}], ["adherence"], judge="lexical")
-    assert "objects of JSON" not in caplog.text
+    assert "of JSON" not in caplog.text
     answer = write({"result": "Anna lit it.", "sources": ["a.pdf"]})
     row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer}
     evaluate([row], ["adherence"], judge="lexical")
@@ -1484,6 +1491,9 @@ def test_of_a_search_engines_whole_reply_the_list_of_its_results_is_named(beside
         )
     (sample,) = iterate_samples([{"contexts": found}], {"contexts": "contexts.results"})
     assert sample.context_texts == (FOUND_TEXT,)
+    texts = {**reply, "texts": [FOUND_TEXT, FOUND_TEXT], "marks": ["a", "b"]}
+    (error,) = iterate_samples([{"contexts": texts}], {})
+    assert "list texts: name it by --contexts-column contexts.texts" in str(error)
     for nothing in ({"results": []}, {"results": [{"error": 1}]}):
         (error,) = iterate_samples(
             [{"hits": {**reply, **nothing}}], {"contexts": "hits"}

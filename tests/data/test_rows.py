@@ -620,6 +620,7 @@ def test_an_answer_in_json_is_its_text(data, write):
 OBJECTS_WRITTEN = [
     "content='Anna. It\\'s lit.' additional_kwargs={} response_metadata={'u': {'n': 12}}",
     "page_content='Anna.' metadata={'source': 'a.txt'}",
+    "page_content='Anna's lamp.'",
     "generations=[[ChatGeneration(text='Anna.')]] llm_output=None type='LLMResult'",
     "ChatCompletionMessage(content='Anna, who lit it.', refusal=None, role='assistant')",
     "ChatCompletion(id='x',\n  choices=[Choice(finish_reason='stop', index=0)])",
