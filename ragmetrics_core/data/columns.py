@@ -944,11 +944,11 @@ def _messages_of_object(value: Mapping[str, Any], field: str) -> list[SaidMessag
         return messages
     unwrapped = unwrap_message(value)
     content = unwrapped.content
-    if content is not None:  # by nobody named, or by another name
+    if content is not None and unwrapped.speaker:  # by another name
         has_media = holds_media(content)
         if isinstance(content, (list, tuple, Mapping)):
             content = text_of_content(content)
-        return [SaidMessage(str(unwrapped.speaker or "user"), content, has_media)]
+        return [SaidMessage(str(unwrapped.speaker), content, has_media)]
     pair = [SaidMessage(known_role(key) or "", text) for key, text in value.items()]
     asked, answered = _text_in(value, "question"), _text_in(value, "answer")
     if asked is not None and answered is not None:

@@ -1474,7 +1474,14 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
             ),
         )
     ),
-    ({"history": [{"content": 3}]}, {}, "history number 1: needs .* found int; .*"),
+    (
+        {"history": [{"speaker": "Ada", "content": 3}]},
+        {},
+        "history number 1: needs .* found int; .*",
+    ),
+    # who said it is not known
+    ({"history": [{"sender": "bot", "text": "SECRET"}]}, {}, "history: an .* write .*"),
+    ({"history": [{"content": "SECRET"}]}, {}, "history: an object .* write each .*"),
     ({"history": [["SECRET", 1]]}, {}, "history number 1: needs .* found list; .*"),
     *(
         ({field: [{"text": "SECRET "}, {"text": "b"}]}, {}, reason)
