@@ -96,12 +96,14 @@ _FIELDS_OF_OBJECT = re.compile(
     r"[\s\[({':,]*(?:[A-Z][\w.]*\(\s*)?\w+=(?:[,:]\s+|\S|\s+(?=[\w.]+[=(]|\)))*+\s*"
 )
 # Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
-# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."; a document of LangChain
+# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."; a document of LangChain;
+# objects of JavaScript and of .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
     re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
+    re.compile(r"\s*(?:(?:\[object \w+\]|System\.[\w.]+(?:\[\])*)[,;|\s]*)+"),
 )
 # three words, or a script that sets no blanks between words: of East Asia, Thai, Lao,
 # Burmese or Khmer

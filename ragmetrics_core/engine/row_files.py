@@ -19,6 +19,7 @@ from ragmetrics_core.data import (
     open_text,
     read_text,
 )
+from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.csv_and_arrow import (
     arrow_rows,
     csv_rows,
@@ -206,25 +207,31 @@ def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
 
     They stand in a list of objects under a usual name: ``{"samples": [{…}, {…}]}`` holds
     two rows. An object without such a list is itself the only row. If such a list is
-    empty, there are no rows.
+    empty, there are no rows. Another list beside it may be of rows if they ask something.
 
     Raises:
         InputError: If several lists may be the rows.
     """
-    list_by_name: dict[str, list[Any]] = {}
-    for name in _NAMES_OF_LISTS:
-        rows = data.get(name)
-        if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows):
-            list_by_name[name] = rows
-    if not list_by_name:
+    lists = {
+        name: rows
+        for name, rows in data.items()
+        if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)
+    }
+    usual = [name for name in lists if name in _NAMES_OF_LISTS]
+    if not usual:
         return [data]
-    filled_names = [name for name, rows in list_by_name.items() if rows]
-    if len(filled_names) > 1:
+    asks = USUAL_NAMES["question"]
+    filled = [
+        name
+        for name, rows in lists.items()
+        if any(name in usual or not row.keys().isdisjoint(asks) for row in rows)
+    ]
+    if len(filled) > 1:
         raise InputError(
-            f"{path} holds several lists that may be the rows"
-            f" ({', '.join(filled_names)}); keep one of them"
+            f"{path} holds several lists that may be the rows ({', '.join(filled)}); keep"
+            " one of them"
         )
-    return list_by_name[filled_names[0]] if filled_names else []
+    return next((lists[name] for name in filled if name in usual), [])
 
 
 def _parquet(path: Path) -> Iterator[Located]:

@@ -329,7 +329,12 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 TWO_LISTS = '{"samples": [{"answer": "a"}], "n": 1, "data": [{"answer": "b"}]}'
 LISTED = '[{"question": "a"}, {"question": "b"}]'
 REFUSED: list[tuple[str, str | bytes, str]] = [
-    ("a.json", TWO_LISTS, r"several lists that may be the rows \(data, samples\)"),
+    ("a.json", TWO_LISTS, r"several lists that may be the rows \(samples, data\)"),
+    (
+        "a.json",
+        '{"results": [{"question": "a"}], "failed": [{"question": "b"}], "tags": [{}]}',
+        r"several lists that may be the rows \(results, failed\)",
+    ),
     *(
         ("a.json", text, "needs a list of objects, found")
         for text in ("3", '"a"', "null")
