@@ -110,7 +110,8 @@ def _is_header(cells: Sequence[str], names: Sequence[str]) -> bool:
     """Whether a row is a header as well: names of the first one, and usual ones."""
     others = {*cells} - {*names}
     are_usual = all(plain_name(cell) in _KNOWN_COLUMNS for cell in others)
-    return len({*cells}) == len(cells) and are_usual and 2 * len(others) <= len(cells)
+    is_sure = len(cells) > 2 or len(others) < 2
+    return len({*cells}) == len(cells) and are_usual and is_sure
 
 
 def _records(

@@ -405,7 +405,8 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
             if isinstance(cell, FormattedNumber):
                 raise RowError(
                     f"{field}: column {found_value.column!r} shows a number in a format"
-                    ' such as 0.0 "kg"; write it as a text, or save the sheet as CSV'
+                    ' such as 0.0 "kg", or by a formula; write it as a text, or save the'
+                    " sheet as CSV"
                 )
             data = data_in(cell)
             if isinstance(data, str):  # a JSON string is its text

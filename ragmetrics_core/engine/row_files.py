@@ -330,6 +330,8 @@ def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
     with path.open("rb") as file, path.open("rb") as same_file:
         formulas = load(same_file, read_only=True)
         for sheet in load(file, read_only=True, data_only=True).worksheets:
+            for each in (sheet, formulas[sheet.title]):
+                each.reset_dimensions()  # a hint, which some programs write too small
             rows_of_formulas = formulas[sheet.title].iter_rows()
             for cells, formula_cells in zip(
                 sheet.iter_rows(), rows_of_formulas, strict=True
@@ -339,9 +341,11 @@ def _rows_by_sheet(path: Path) -> dict[str, list[list[Any]]]:
                     zip(cells, formula_cells, strict=True)
                 ):
                     # a value that is an empty text has another type
-                    is_saved = cell.value is not None or cell.data_type != "n"
-                    if formula.data_type == "f" and not is_saved:
+                    is_number = formula.data_type == "f" and cell.data_type == "n"
+                    if is_number and cell.value is None:
                         row[place] = _NO_VALUE
+                    elif is_number and cell.value == 0:  # perhaps of a text, "=) Hello"
+                        row[place] = FormattedNumber(0)
                 if any(value is not None for value in row):
                     rows_by_sheet.setdefault(sheet.title, []).append(row)
     return rows_by_sheet

@@ -736,6 +736,33 @@ def test_a_formula_without_its_value_makes_a_bad_row(tmp_path):
     assert (third.answer, fourth.answer) == (None, "3")
 
 
+def stored_otherwise(path: Path, what: bytes, otherwise: bytes) -> Path:
+    """Write a workbook as another program would."""
+    with zipfile.ZipFile(path) as parts:
+        stored = {name: parts.read(name) for name in parts.namelist()}
+    assert any(what in content for content in stored.values())
+    with zipfile.ZipFile(path, "w") as parts:
+        for name, content in stored.items():
+            parts.writestr(name, content.replace(what, otherwise))
+    return path
+
+
+def test_a_formula_whose_value_is_0_is_no_text(tmp_path):
+    """Some programs write so a text that begins with "="."""
+    lines = [["answer", "n"], ["=) Anna.", 1], ["Rain.", "=A1-A1"]]
+    path = workbook(tmp_path / "a.xlsx", one=lines)
+    first, second = read(stored_otherwise(path, b"</f><v />", b"</f><v>0</v>"))
+    assert "or by a formula; write it as a text" in str(first)
+    assert (second.answer, second.metadata) == ("Rain.", {"n": 0})
+
+
+def test_a_workbook_is_read_beyond_the_size_that_it_names(tmp_path):
+    lines = [["question", "answer"], *[ROW_OF_WORKBOOK] * 2]
+    path = workbook(tmp_path / "a.xlsx", one=lines)
+    stored_otherwise(path, b'ref="A1:B3"', b'ref="A1:A2"')
+    assert answers(path) == ["Anna.", "Anna."]
+
+
 FORMATS_OF_WORKBOOKS = {
     "0%": "13%",
     "0.0%": "12.5%",
@@ -881,10 +908,11 @@ def test_rows_behind_a_header_of_another_order_are_read_by_it(written):
 def test_rows_behind_a_header_with_another_usual_column_are_read_by_it(written):
     first = "question,contexts,answer\nWho?,It was Anna.,Anna.\n"
     second = "question,contexts,reference\nWho?,It was Anna.,Bob.\n"
-    answered, header, expected = read(written("a.csv", first + second))
-    assert (answered.answer, answered.reference) == ("Anna.", ())
-    assert "it repeats the header: files were joined" in str(header)
-    assert (expected.answer, expected.reference) == (None, ("Bob.",))
+    for line in (second, second.replace("question", "query")):
+        answered, header, expected = read(written("a.csv", first + line))
+        assert (answered.answer, answered.reference) == ("Anna.", ())
+        assert "it repeats the header: files were joined" in str(header)
+        assert (expected.answer, expected.reference) == (None, ("Bob.",))
 
 
 def test_a_row_whose_cells_only_resemble_its_columns_is_a_sample(written):
