@@ -34,11 +34,11 @@ from ragmetrics_core.capture.citations import cited_by
 from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.evidence import EvidenceFinder
-from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
 from ragmetrics_core.capture.origins import OriginsReader
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
-from ragmetrics_core.capture.shown import shows
+from ragmetrics_core.capture.shown import KnownTexts, shows
 from ragmetrics_core.capture.structures import (
     as_one_line,
     compact,
@@ -588,7 +588,7 @@ def presents_documents(
 ) -> bool:
     """Whether a tool's text shows documents, and tells no more.
 
-    What shows nothing of them came from elsewhere: a long line, or in JSON some words.
+    What is left without them came from elsewhere: a long line, or in JSON some words.
 
     Args:
         text: The text.
@@ -601,21 +601,19 @@ def presents_documents(
     beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
     if all(lists) and not any(each in letters for each in beginnings):
         return False
-    around = texts_of_query(query)
-    around += [str(dict(each.metadata)) for each in documents]
-    around += find_instances([each.metadata for each in documents], str)
-    known_texts = (*forms, *map(letters_of, around))
-    pieces: set[str] = set()
-    for known in known_texts:
-        pieces.update(known[at : at + _PIECE] for at in range(0, len(known), _PIECE))
-
-    def shows_nothing(letters: str) -> bool:
-        runs = (letters[at : at + _PIECE] for at in range(len(letters)))
-        return pieces.isdisjoint(runs)
-
-    values = [each.strip() for each in find_instances(parse_json(text), str)]
+    known = texts_of_query(query)
+    for document in documents:
+        known += [*document.texts, document.id or "", str(dict(document.metadata))]
+        known += find_instances(document.metadata, str)
+    form = form_of(text)
+    rest = text
+    for start, end in KnownTexts(known).places_in(text):
+        first, last = form.place_in_source(start, end)
+        rest = f"{rest[:first]}{' ' * (last - first)}{rest[last:]}"
+    in_rest = parse_json(rest)
+    values = [each.strip() for each in find_instances(in_rest, str)]
     words = {letters_of(each) for each in values if " " in each and "\n" not in each}
-    words -= {each for each in words if any(each in known for known in known_texts)}
-    if len("".join(filter(shows_nothing, words))) >= _PIECE:
-        return False
-    return not any(shows_nothing(letters_of(line)) for line in long_lines(text))
+    words -= {each for each in words if any(each in letters_of(it) for it in known)}
+    if in_rest is None:  # names of an object's fields are no words
+        rest = re.sub(r"[=\[\](){}]", "\n", rest)
+    return not long_lines(rest) and len("".join(words)) < _PIECE
