@@ -16,7 +16,7 @@ and time; then it becomes what it is, a search without an answer.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -449,14 +449,14 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
-        # the turn that was captured last; None where what was said is not certain
-        self.last_turn: CapturedTurn | None = None
+        # the latest turns of which it is certain what was said
+        self._latest: deque[CapturedTurn] = deque(maxlen=_MOST_OF_OTHER_TASKS)
 
     def copy(self) -> Conversations:
         """Return a copy: turns added to it reach other blocks, and not this object."""
         trial = Conversations(self._user_name, self._other_blocks)
         trial.last_turns.update(self.last_turns)
-        trial.last_turn = self.last_turn
+        trial._latest.extend(self._latest)
         return trial
 
     def place_turn(self, tree: Tree) -> Tree:
@@ -464,15 +464,15 @@ class Conversations:
 
         Example: the turn "When did it open?" of the thread "t1" was captured as turn 1.
         The next run of "t1" becomes turn 2, and gets the searches of turn 1 as
-        ``earlier_calls``. A run without a name has those of the last turn, if its history
-        is what was said by then.
+        ``earlier_calls``. A run without a name has those of the turn after which was said
+        what its history holds.
         """
         name = self._user_name or tree.conversation_id
         if name is None:
-            last_turn = self.last_turn
-            if last_turn is None or tree.history != last_turn.history:
+            turn = self.turn_repeated_by(tree)
+            if turn is None:
                 return tree
-            return replace(tree, earlier_calls=last_turn.ledger.calls[-_MOST_CALLS:])
+            return replace(tree, earlier_calls=turn.ledger.calls[-_MOST_CALLS:])
         last_turn = self.turn_before(name, tree)
         if last_turn is None and self._other_blocks is not None:
             last_turn = self._other_blocks.turn_before(name, tree)
@@ -514,9 +514,20 @@ class Conversations:
         )
 
     def turn_before(self, name: str, tree: Tree) -> CapturedTurn | None:
-        """Return the last turn kept here that began before a run; None without one."""
-        for turn in reversed(self.last_turns.get(name, ())):
-            if turn.began < tree.root.began:
+        """Return the last turn kept here that began before a run; None without one.
+
+        One whose history the run repeats goes first: the turns behind it were taken back.
+        """
+        turns = [*self.last_turns.get(name, ())]
+        turns = [turn for turn in turns if turn.began < tree.root.began]
+        repeated = [t for t in turns if is_same_history(tree.history, t.history)]
+        return next(iter((repeated or turns)[-1:]), None)
+
+    def turn_repeated_by(self, tree: Tree) -> CapturedTurn | None:
+        """Return the latest turn after which was said what a run's history holds."""
+        for turn in reversed(self._latest):
+            is_earlier = turn.began < tree.root.began
+            if is_earlier and is_same_history(tree.history, turn.history):
                 return turn
         return None
 
@@ -542,7 +553,8 @@ class Conversations:
                 tuple(said),
                 tree.is_history_of_prompt,
             )
-            self.last_turn = turn if is_sure else None
+            if is_sure:
+                self._latest.append(turn)
             if name is not None:
                 self.keep(name, turn)
 
@@ -909,11 +921,12 @@ class Turns(Generic[Run]):
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""
         history = before_this_turn(history, [question], answer or "", is_captured=True)
-        last_turn = self.conversations.last_turn
-        if last_turn is not None and is_same_history(history, last_turn.history):
-            history, is_of_prompt = last_turn.history, False
         # the tree of the adapter stays as it is
         tree = replace(tree, history=history, is_history_of_prompt=is_of_prompt)
+        repeated = self.conversations.turn_repeated_by(tree)
+        if repeated is not None:
+            history = repeated.history
+            tree = replace(tree, history=history, is_history_of_prompt=False)
         placed_tree = self.conversations.place_turn(tree)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)

@@ -83,24 +83,36 @@ def test_placing_a_turn_leaves_its_run_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("said_before", "is_known"), [(ANSWER, True), ("In 1901, as a sign says.", False)]
+    ("name", "said_before", "n_earlier"),
+    [
+        (None, ANSWER, 1),
+        (None, "In 1901, as a sign says.", 0),
+        ("a thread", ANSWER, 1),
+        ("a thread", "In 1901, as a sign says.", 2),  # the thread's messages were cut
+    ],
 )
-def test_a_run_without_a_name_goes_on_with_the_talk_that_its_history_repeats(
-    said_before, is_known
+def test_a_run_goes_on_behind_the_turn_that_its_history_repeats(
+    name, said_before, n_earlier
 ):
+    """Another user may have asked meanwhile, or the turn between them was taken back."""
     talk = (
         Turn(role="user", content=QUESTION),
         Turn(role="assistant", content=said_before),
     )
-    goes_on = searches_and_answers("What did it cost?", "A fortune.", 5.0)
+    first, between, goes_on = (
+        replace(searches_and_answers(*asked), conversation_id=name)
+        for asked in (
+            (QUESTION, ANSWER, 1.0),
+            ("Who painted it?", "The town did.", 5.0),
+            ("What did it cost?", "A fortune.", 9.0),
+        )
+    )
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    turns.add(searches_and_answers(QUESTION, ANSWER, 1.0))
+    turns.add(first)
+    turns.add(between)
     (sample,) = turns.add(replace(goes_on, history=talk))
-    assert sample.history == talk
-    assert [(call.query, call.turn) for call in sample.ledger.calls] == [
-        *([(QUESTION, 1)] if is_known else []),
-        ("What did it cost?", 2),
-    ]
+    queries = [QUESTION, "Who painted it?"][:n_earlier] + ["What did it cost?"]
+    assert [call.query for call in sample.ledger.calls] == queries
 
 
 FIRST_PART = (

@@ -159,7 +159,7 @@ def test_a_talk_with_which_a_step_fills_a_prompt_is_never_told_as_none() -> None
     [
         ("as it was", True),
         ("with another reply", False),
-        ("behind another question", False),
+        ("behind another question", True),
         ("of a turn that nobody saw", False),
         ("with other words of the user", False),
         ("with the words in a passage", False),
@@ -168,7 +168,7 @@ def test_a_talk_with_which_a_step_fills_a_prompt_is_never_told_as_none() -> None
 def test_a_chat_by_hand_that_keeps_its_prompts_has_the_words_of_the_user(
     kept: str, is_sure: bool
 ) -> None:
-    """The last captured turn says what the user's words were, where all else is the same."""
+    """The captured turn says what the user's words were, where all else is the same."""
     said: list[BaseMessage] = []
     shelf = Shelf(books=[document(FERRY, "ferry")])
 
