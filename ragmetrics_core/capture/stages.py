@@ -616,4 +616,4 @@ def presents_documents(
     words -= {each for each in words if any(each in letters_of(it) for it in known)}
     if in_rest is None:  # names of an object's fields are no words
         rest = re.sub(r"[=\[\](){}]", "\n", rest)
-    return not long_lines(rest) and len("".join(words)) < _PIECE
+    return not long_lines(rest, _PIECE) and len("".join(words)) < _PIECE

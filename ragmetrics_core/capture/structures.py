@@ -64,8 +64,8 @@ def parse_json(text: str) -> object:
     return None
 
 
-def long_lines(text: str) -> list[str]:
-    """List the lines of a text, or of all in its JSON, of some words and over 48 letters."""
+def long_lines(text: str, n_letters: int = _LONGEST_HEADING) -> list[str]:
+    """List the lines of a text, or of all in its JSON, of some words and more letters."""
     values = [parse_json(text) or text]
     lines: list[str] = []
     while values:
@@ -76,8 +76,8 @@ def long_lines(text: str) -> list[str]:
             values += value
         else:
             lines += str(value).splitlines()
-    of_words = [line for line in lines if " " in line.strip()]
-    return [line for line in of_words if sum(map(str.isalnum, line)) > _LONGEST_HEADING]
+    of_words = [line for line in lines if " " in line.strip(" ,;:'\"")]
+    return [line for line in of_words if sum(map(str.isalnum, line)) > n_letters]
 
 
 def compact(value: object) -> str:

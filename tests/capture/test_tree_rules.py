@@ -1261,6 +1261,29 @@ LABELS_AROUND = [
 ]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        " It costs eighty euros, and five are left.",
+        "\nIts cellars are in Gaia, uphill.",
+    ],
+)
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_what_a_tool_tells_beside_a_document_is_in_doubt(is_inside, more):
+    """It holds the passage that was found, as a parent of it does, and tells more."""
+    text = f"Page 3: {PORTO}{more}"
+    search = [found(P)]
+    run = says(
+        reads(QUESTION, CALL),
+        *([] if is_inside else search),
+        tool(text, *(search if is_inside else []), name="fetch"),
+        reads(after_tool(text)),
+    )
+    (sample,) = samples_of(run)
+    assert set(sample.capture.doubts) == {"undivided"}
+    assert [context.text for context in sample.known_contexts] == [PORTO]
+
+
 @pytest.mark.parametrize("result", LABELS_AROUND)
 def test_labels_of_documents_that_a_tool_found_are_no_doubt(result):
     text = json.dumps(result)

@@ -111,7 +111,7 @@ def test_a_run_goes_on_behind_the_turn_that_its_history_repeats(
     turns.add(first)
     turns.add(between)
     (sample,) = turns.add(replace(goes_on, history=talk))
-    queries = [QUESTION, "Who painted it?"][:n_earlier] + ["What did it cost?"]
+    queries = [*[QUESTION, "Who painted it?"][:n_earlier], "What did it cost?"]
     assert [call.query for call in sample.ledger.calls] == queries
 
 
