@@ -350,8 +350,10 @@ class EvidenceFinder:
         answer = self._found_answer.answer
         if documents is None:
             documents, what_stands = self._last_documents(), _LAST_LIST
-        if documents is None:
-            return
+        earlier = self._passages.of_earlier_turns
+        identified = [(self._passages.identity(each), each) for each in documents or ()]
+        if documents is None or (identified and earlier.issuperset(dict(identified))):
+            return  # a thread's state may keep what an earlier turn found
         # a model that is not recorded may have written an answer, but for whole documents
         rest = letters_of(answer.text)
         for text in [text for document in documents for text in document.own_texts]:
@@ -360,7 +362,7 @@ class EvidenceFinder:
         is_sure = not self._calls.prompted and (answer.is_extracted or not rest)
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", what_stands))
-        unique = {self._passages.identity(document): document for document in documents}
+        unique = dict(identified)
         self.contexts = _contexts_of(unique.values())
         self.identities = tuple(unique)
         self.evidence_from = "flow"

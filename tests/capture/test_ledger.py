@@ -799,6 +799,15 @@ def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
     ]
 
 
+def test_what_a_state_keeps_of_an_earlier_turn_and_nobody_is_shown_is_no_context():
+    first = EvidenceCall(kind="retrieval", turn=1, items=(P.context(), E.context()))
+    run = says(step(documents_among_inputs=(P, E)), reads("How is the weather?"))
+    run.earlier_calls, run.turn_number = (first,), 2
+    (sample,) = samples_of(run)
+    assert (sample.contexts, sample.capture.grade) == (None, "incomplete")
+    assert set(sample.capture.doubts) == {"no_search"}
+
+
 @pytest.mark.parametrize("way", ["handed to a call", "by a reranker"])
 def test_rows_under_the_heading_of_a_passage_are_not_its_own(way):
     heading = "the name of the town, and its number of wells"
