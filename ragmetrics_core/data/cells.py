@@ -116,24 +116,26 @@ _MOST_PATHS = 3  # in a message
 _DEEPEST = 4  # objects in objects
 _MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
-_FIELDS_OF_SEVERAL_TEXTS = (
+# fields that no word such as N/A fills; an answer may be one
+_FIELDS_WITHOUT_WORDS_FOR_NOTHING = (
     "contexts",
     "retrieved",
     "facts",
     "expected_ids",
     "expected_contexts",
     "history",
+    "standalone_question",
 )
 
 
 def is_filled(value: Any, field: str) -> bool:
     """Tell whether a cell holds something for a field of a sample.
 
-    In a column of several texts a word such as ``N/A`` is nothing, too, as are dashes
-    and dots, alone, in brackets (``[nan]``), or as all elements of a list. The word may
-    be an answer or a reference.
+    In a column of several texts, or of the question as rewritten, a word such as ``N/A``
+    is nothing, too, as are dashes and dots, alone, in brackets (``[nan]``), or as all
+    elements of a list. The word may be an answer or a reference.
     """
-    if field not in _FIELDS_OF_SEVERAL_TEXTS:
+    if field not in _FIELDS_WITHOUT_WORDS_FOR_NOTHING:
         return is_present(value)
     data = data_in(value)
     elements = data if isinstance(data, (list, tuple)) and data else [value]

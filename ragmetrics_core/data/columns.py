@@ -805,7 +805,7 @@ def _may_hold(value: Any, field: str, column: str) -> bool:
         own_data = data_in(value)
         return isinstance(own_data, Mapping) and KEY_IN_OWN_RESULTS[field] in own_data
     if field in ("generator", "standalone_question"):
-        return isinstance(plain_data(value), str)
+        return isinstance(data_in(value), str)
     if field == "error":  # a measure, such as a loss of 0.12, is none; a code is whole
         number = _number(value)
         return number is None or number.is_integer()

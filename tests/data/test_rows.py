@@ -1288,6 +1288,15 @@ def test_several_texts_of_dashes_or_dots_alone_are_missing(dash, field):
         assert Sample.from_row({"answer": "a", field: cell}) == Sample(answer="a")
 
 
+@pytest.mark.parametrize("nothing", [*DASHES, *WRITTEN_NOTHING, "none", "[]", "[NA]"])
+@pytest.mark.parametrize("name", ["standalone_question", "rewritten_query"])
+def test_what_stands_for_no_rewrite_takes_no_place_of_the_question(name, nothing):
+    sample = Sample.from_row({"question": "Who?", name: nothing})
+    assert sample.standalone_question is None
+    rewritten = Sample.from_row({"question": "Who?", name: "[sic] Who lit it?"})
+    assert rewritten.standalone_question == "[sic] Who lit it?"
+
+
 @pytest.mark.parametrize("dash", DASHES)
 def test_a_reference_of_dashes_or_dots_is_missing(dash):
     """With one it would be a score of 0; a word and a sign may be what is right."""
