@@ -506,15 +506,23 @@ def _doubts_of_row(
         taken.append(f"{names} of the metadata, which the column of that name denies")
     if sample.retrieved == () and sample.contexts:
         taken.append("contexts are filled, while nothing was retrieved")
-    # the application's answer may stand in its memory, beside the one that is expected
-    *_, asked_last, said_last = (None, None, *sample.history)
-    if asked_last and said_last and "answer" not in named:
-        roles = (asked_last.role, said_last.role)
-        asked_now = composed_text(sample.question or "").casefold()
-        is_this_turn = composed_text(asked_last.content).casefold() == asked_now
-        if roles == ("user", "assistant") and is_this_turn:
-            place = found_by_field.get("history", _NO_VALUE).column
-            taken.append(f"{place!r} ends with another answer to the question")
+    # The application's answer may stand in its memory, beside the one that is expected;
+    # or a whole conversation, beside a new answer. Messages around the question hold no
+    # turn but earlier ones.
+    column, *columns_of_messages = [
+        found_by_field.get(field, _NO_VALUE).column
+        for field in ("history", "question", "answer")
+    ]
+    is_of_messages = column in columns_of_messages
+    asked_now = composed_text(sample.question or "").casefold()
+    is_asked_before = bool(asked_now) and any(
+        turn.role == "user" and composed_text(turn.content).casefold() == asked_now
+        for turn in sample.history
+    )
+    if is_asked_before and not is_of_messages and "history" not in named:
+        taken.append(
+            f"{column!r} holds another answer to the question, as an earlier turn"
+        )
     if taken:
         doubts["other_column"] = "; ".join(taken)
     # A whole conversation ends before this turn, where it stands first in it. It may be a
@@ -525,14 +533,8 @@ def _doubts_of_row(
         later = tuple(left_out[1:])
         asked = [sample.question or "", sample.standalone_question or ""]
         answer = sample.answer or ""
-        # messages around the question hold no turn but earlier ones
-        column, *columns_of_messages = [
-            found_by_field.get(field, _NO_VALUE).column
-            for field in ("history", "question", "answer")
-        ]
-        is_of_messages = column in columns_of_messages and "history" not in named
         before_next = before_this_turn(later, asked, answer, is_captured=False)
-        if is_of_messages or before_next != later:
+        if (is_of_messages and "history" not in named) or before_next != later:
             doubts["history_unread"] = (
                 "this question and answer stand in the conversation more than once; the"
                 " turns before the first are its history"

@@ -1247,11 +1247,12 @@ def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, tol
         (["Who lit it?", APPLICATION_SAID], True),
         (["Hi.", "Hello.", "who lit it?", APPLICATION_SAID], True),
         (["Who lit it?", KEEPER["answer"]], False),  # this very turn
-        (["Who lit it?", APPLICATION_SAID, "Sure?", "Yes."], False),
+        (["Who lit it?", APPLICATION_SAID, "Sure?", "Yes."], True),
+        (["Who lit it?", KEEPER["answer"], "Sure?", "Yes."], False),
         (["Hi.", "Who lit it?", "Yes."], False),
     ],
 )
-def test_another_answer_at_the_end_of_a_history_is_told(said, is_told):
+def test_another_answer_in_a_history_is_told(said, is_told):
     """Memories hold the present turn, too: what the application said."""
     turns = [
         {"role": role, "content": text}
@@ -1259,13 +1260,13 @@ def test_another_answer_at_the_end_of_a_history_is_told(said, is_told):
     ]
     for column in ("chat_history", "conversation"):
         report = evaluate([{**KEEPER, column: turns}], ["adherence"], judge="lexical")
-        told = f"1 row: '{column}' ends with another answer to the question"
-        assert (told in report.run.notes) is is_told
+        told = f"1 row: '{column}' holds another answer to the question, as an earlier"
+        assert any(note.startswith(told) for note in report.run.notes) is is_told
     named = evaluate(
         [{**KEEPER, "chat_history": turns}],
         ["adherence"],
         judge="lexical",
-        answer_column="answer",
+        history_column="chat_history",
     )
     assert not any("another answer" in note for note in named.run.notes)
 
