@@ -24,8 +24,8 @@ from ragmetrics_core.data import Grade
 SettledBy = Literal["question", "answer", "contexts", "nothing"]
 
 CAPTURE_EARLIER = (
-    "capture the earlier turns, too, under one conversation=, or write examples into the"
-    " system message, without naming speakers"
+    "capture the earlier turns, too, under one conversation= of each user, or write"
+    " examples into the system message, without naming speakers"
 )
 _CONTEXTS = "; name the contexts by contexts_from="
 # One code for each thing that a person can do about it: the best grade that it leaves,
