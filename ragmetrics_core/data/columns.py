@@ -64,7 +64,12 @@ from ragmetrics_core.data.messages import (
 )
 from ragmetrics_core.data.name_matching import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.sample_parts import Turn
-from ragmetrics_core.data.scalars import composed_text, number_as_text, plain_data
+from ragmetrics_core.data.scalars import (
+    composed_text,
+    is_present,
+    number_as_text,
+    plain_data,
+)
 
 # Per field of the sample, the column names in use, the most specific first. Compared
 # without case, spaces, hyphens and underscores. A name with a dot is a column's name,
@@ -471,7 +476,7 @@ def _note_unread_objects(
     """Note which objects may hold the text that is meant, too, and were not read.
 
     They stand in a column that has a usual name of the text, and hold none that can be
-    read; or something was read from them, and they hold another answer.
+    read.
 
     Args:
         fields: The fields of the texts.
@@ -480,8 +485,6 @@ def _note_unread_objects(
         cell_as_data: Returns the cell of a column; a text of JSON as what it holds.
     """
     paths_read = [f"{each.column}." for each in found_by_field.values()]
-    holders = {path.partition(".")[0] for path in paths_read}
-    values_read = [each.value for each in found_by_field.values()]
     for field in fields:
         found = found_by_field[field]
         notes = []
@@ -496,19 +499,78 @@ def _note_unread_objects(
                 continue
             if _value_in_column(data, field, column) is None:
                 notes.append(f"while {column!r} holds none that can be read")
-        others = holders.intersection(columns) if field == "answer" else ()
-        for column in sorted(others):
-            data = cell_as_data(column)
-            if not isinstance(data, Mapping) or data == data_in(found.value):
-                continue
-            if any(
-                is_named
-                and holds_prose(text)
-                and _content(text) not in map(_content, values_read)
-                for is_named, text in _parts(data, is_named=False)
-            ):
-                notes.append(f"while {column!r} holds another, too")
         found_by_field[field] = found._replace(beside=(*found.beside, *notes))
+
+
+def unread_parts(row: Row, found_by_field: Mapping[str, FoundValue]) -> dict[str, Any]:
+    """Return by path what is left of the objects of which a part was read.
+
+    Example: ``{"outputs.error": "…"}`` of ``{"outputs": {"answer": "A.", "error": "…"}}``.
+    What belongs to a message that was read is left out, as are ids.
+    """
+    unread: dict[str, Any] = {}
+    for column, cell in row.items():
+        found = [
+            each
+            for each in found_by_field.values()
+            if column_of(row, each.column) == column
+        ]
+        is_whole = any(each.value is cell for each in found)
+        data = data_in(cell) if found and not is_whole else None
+        if isinstance(data, Mapping):
+            # a text is found by several names, a list by its path
+            texts = {
+                text
+                for each in found
+                if each.column == column
+                for text in map(str, _content(each.value))
+            }
+            unread |= _unread_parts(data, column, found, texts, _DEEPEST)
+    return unread
+
+
+def _unread_parts(
+    fields: Mapping[str, Any],
+    path: str,
+    found: Sequence[FoundValue],
+    texts: Collection[str],
+    depth: int,
+) -> dict[str, Any]:
+    """Return by path what is left of one object; an object of which all is left whole."""
+    are_messages = any(each.messages for each in found)
+    if are_messages and unwrap_message(fields).role is not None:
+        return {}
+    unread: dict[str, Any] = {}
+    for key, value in fields.items():
+        part = plain_data(data_in(value))
+        path_of_part = f"{path}.{key}"
+        is_object = isinstance(part, Mapping)
+        is_read = any(
+            each.column == path_of_part
+            or (not is_object and each.column.startswith(f"{path_of_part}."))
+            for each in found
+        )
+        is_message = are_messages and any(said_messages(part))
+        is_id = key in USUAL_NAMES["id"]
+        is_text_read = all(
+            isinstance(text, str) and text in texts for text in _content(part)
+        )
+        if is_read or is_message or is_id or is_text_read or not is_present(part):
+            continue
+        unread_inside = {path_of_part: value}
+        if is_object and depth:
+            inside = _unread_parts(part, path_of_part, found, texts, depth - 1)
+            if len(inside) < len(part):
+                unread_inside = inside
+        unread |= unread_inside
+    return unread
+
+
+def column_of(row: Row, column_or_path: str) -> str:
+    """Return the column of a path such as ``inputs.question``, or the column itself."""
+    if column_or_path in row:
+        return column_or_path
+    return column_or_path.partition(".")[0]
 
 
 def _add_from_messages(

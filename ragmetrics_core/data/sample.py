@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ragmetrics_core.data import cells
-from ragmetrics_core.data.cells import conversation_in, data_in, is_filled
+from ragmetrics_core.data.cells import data_in, is_filled
 from ragmetrics_core.data.citations import (
     NOT_JOINED,
     Citation,
@@ -37,8 +37,10 @@ from ragmetrics_core.data.columns import (
     Fields,
     FoundValue,
     Row,
+    column_of,
     find_fields,
     read_turns,
+    unread_parts,
 )
 from ragmetrics_core.data.display import one_line, table
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
@@ -750,33 +752,20 @@ def _metadata(
     """Return the metadata of a row.
 
     It holds all columns from which no field was read, such as ``{"lang": "en"}`` beside
-    question and answer, and what the metadata column holds. It also holds a
-    conversation's id that stands beside the question or the answer, as in
-    ``{"messages": [...], "conversation_id": ...}``.
+    question and answer, what is left of objects of which a part was read, and what the
+    metadata column holds.
     """
     used_columns = {
-        _column_of(row, found_value.column) for found_value in found_by_field.values()
+        column_of(row, found_value.column) for found_value in found_by_field.values()
     }
     metadata: dict[str, Any] = {}
     for column, value in row.items():
         if column not in used_columns and is_present(value):
             metadata[str(column)] = value
+    metadata |= unread_parts(row, found_by_field)
     for key, value in metadata_cell.items():
         if key not in metadata or is_present(value):
             metadata[key] = value
-    if conversation_in(metadata) is not None:
-        return metadata
-    # A whole request or reply, in which question or answer stand, is not copied to the
-    # metadata; the conversation that it names is.
-    requests_and_replies = {}
-    for field in ("question", "answer"):
-        found_value = found_by_field.get(field, _NO_VALUE)
-        column = _column_of(row, found_value.column)
-        if column in row and row[column] is not found_value.value:
-            requests_and_replies[column] = row[column]
-    conversation = conversation_in(requests_and_replies)
-    if conversation is not None:
-        metadata[conversation.path] = conversation.value
     return metadata
 
 
@@ -823,13 +812,6 @@ def _with_citations_of_marks(
     if notes.citations_unknown is None:
         notes = notes.model_copy(update={"citations_unknown": reason})
     return sample.model_copy(update={"capture": notes})
-
-
-def _column_of(row: Row, column_or_path: str) -> str:
-    """Return the column of a path such as ``inputs.question``, or the column itself."""
-    if column_or_path in row:
-        return column_or_path
-    return column_or_path.partition(".")[0]
 
 
 def _texts(value: Any, field: str) -> list[Any]:

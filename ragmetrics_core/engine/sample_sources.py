@@ -24,6 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.cells import data_in, holds_prose
 from ragmetrics_core.data.columns import (
+    column_of,
     columns_with_usual_names,
     may_be_of_application,
     may_hold_answers,
@@ -422,15 +423,20 @@ class ColumnsRead:
 
         # which columns the row has, and which needed fields its sample has
         self._n_samples += 1
-        usual = columns_with_usual_names(tuple(map(str, fields)))
-        for column, cell in zip(map(str, fields), fields.values(), strict=True):
+        columns = dict.fromkeys(map(str, fields))
+        for column in columns:
             if len(self.columns) <= _MOST_NAMES:
                 self.columns[column] = None
-            # What no field was read from has become metadata of the sample.
-            is_noted = column in self.unread or len(self.unread) < _MOST_COLUMNS
-            if column in sample.metadata and is_noted:
-                self.unread[column] += column not in usual and may_be_of_application(
-                    column, cell, sample.answer
+        # What no field was read from has become metadata of the sample.
+        usual = columns_with_usual_names(tuple(columns))
+        for name, value in sample.metadata.items():
+            column = column_of(columns, name)
+            is_noted = name in self.unread or len(self.unread) < _MOST_COLUMNS
+            if column in columns and is_noted:
+                key = name.removeprefix(f"{column}.")  # what holds it is read
+                is_usual = name in usual or key in USUAL_NAMES["question"]
+                self.unread[name] += not is_usual and may_be_of_application(
+                    key, value, sample.answer
                 )
         doubts = {} if sample.capture is None else sample.capture.doubts
         words_by_code = {

@@ -1207,20 +1207,6 @@ def test_numbers_are_told_beside_an_answer_that_is_one(column, caplog):
         ({"outputs": {"tokens": 3, "model": "gpt"}}, "while 'outputs' holds"),
         (
             {
-                "question": None,
-                "inputs": {"question": "Q?", "answer": APPLICATION_SAID},
-            },
-            "answer from 'answer', while 'inputs' holds another, too",
-        ),
-        (
-            {
-                "answer": None,
-                "output": {"text": "A.", "x": {"answer": APPLICATION_SAID}},
-            },
-            "answer from 'output', while 'output' holds another, too",
-        ),
-        (
-            {
                 "answer": None,
                 "outputs": {"answer": "Anna.", "response_metadata": {"model": "gpt"}},
             },
@@ -1239,6 +1225,60 @@ def test_what_another_usual_name_holds_is_told_where_no_rule_chooses(beside, tol
     rows = [{**KEEPER, **beside}] * 3
     notes = evaluate(rows, ["adherence"], judge="lexical").run.notes
     assert [told in note for note in notes if "while" in note] == [True] * bool(told)
+
+
+FOUND_TEXTS = ["Rain fell on it.", "Anna lit it."]
+SAID_BEFORE = [
+    {"role": "user", "content": "What stands on the island?"},
+    {"role": "assistant", "content": "A lighthouse stands there."},
+]
+NESTED = {
+    "inputs": {"question": "Who lit it?"},
+    "outputs": {"answer": "Anna.", "documents": FOUND_TEXTS},
+}
+
+
+@pytest.mark.parametrize("write", [json.dumps, dict])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "left", "is_told"),
+    [
+        ({"messages": SAID_BEFORE}, {}, {"inputs.messages": SAID_BEFORE}, True),
+        ({"answer": APPLICATION_SAID}, {}, {"inputs.answer": APPLICATION_SAID}, True),
+        ({}, {"error": "Timed out too early"}, {"outputs.error": ...}, True),
+        ({}, {"reranked": FOUND_TEXTS[1:]}, {"outputs.reranked": ...}, True),
+        ({}, {"x": {"answer": APPLICATION_SAID}}, {"outputs.x": ...}, True),
+        (
+            {},
+            {"answer": {"text": "Anna.", "draft": APPLICATION_SAID}},
+            {"outputs.answer.draft": APPLICATION_SAID},
+            True,
+        ),
+        ({"lang": "en"}, {"n": 3}, {"inputs.lang": "en", "outputs.n": 3}, False),
+        ({"prompt": "By the texts: Who?"}, {}, {"inputs.prompt": ...}, False),
+        ({"id": "a"}, {"response": "anna. ", "late": None}, {}, False),
+        ({}, {"answer": {"role": "assistant", "content": "Anna.", "n": 1}}, {}, False),
+        (
+            {"question": [{"role": "user", "content": "Who?"}]},
+            {"answer": [{"role": "assistant", "content": "Anna."}]},
+            {},
+            False,
+        ),
+    ],
+)
+def test_what_is_left_of_an_object_is_told_as_a_column_is(
+    inputs, outputs, left, is_told, write
+):
+    given_parts = {"inputs": inputs, "outputs": outputs}
+    row = {name: write({**NESTED[name], **given_parts[name]}) for name in NESTED}
+    columns = ColumnsRead()
+    sample = columns.read_sample(row)
+    assert sample.answer == "Anna."
+    assert list(sample.metadata) == list(columns.unread) == list(left)
+    for path, value in left.items():
+        assert value in (..., sample.metadata[path])
+    told = [f"no field takes the texts in {path} (" for path in left if is_told]
+    said = [sentence.partition("(")[0] + "(" for sentence in columns.sentences]
+    assert said == told
 
 
 @pytest.mark.parametrize(

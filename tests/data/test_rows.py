@@ -1794,12 +1794,12 @@ def test_a_list_or_object_in_a_text_is_what_it_is_as_data(field, value):
 
 
 def test_a_conversation_beside_the_question_is_metadata():
-    """The request in which both stand is not copied, and its conversation is."""
+    """The request in which both stand is not copied, and what is left of it is."""
     request = {"question": "Who lit it?", "conversation_id": "c1"}
     sample = Sample.from_row({"input": request, "output": "Anna."})
     assert sample.metadata == {"input.conversation_id": "c1"}
     named = Sample.from_row({"input": request, "output": "Anna.", "thread_id": "t"})
-    assert named.metadata == {"thread_id": "t"}
+    assert named.metadata == {"thread_id": "t", "input.conversation_id": "c1"}
 
 
 JSON_STRING = r'"J\u00fcrgen said \"yes\".\n"'
