@@ -97,13 +97,15 @@ _FIELDS_OF_OBJECT = re.compile(
 )
 # Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
 # a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."; a document of LangChain;
-# objects of JavaScript and of .NET
+# objects of JavaScript, and arrays of .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
     re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
-    re.compile(r"\s*(?:(?:\[object \w+\]|System\.[\w.]+(?:\[\])*)[,;|\s]*)+"),
+    re.compile(
+        r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:\[\])++)[,;|\s]*+)++"
+    ),
 )
 # three words, or a script that sets no blanks between words: of East Asia, Thai, Lao,
 # Burmese or Khmer

@@ -676,6 +676,7 @@ def test_a_written_dictionary_that_holds_objects_is_a_bad_row(field, text):
     "text",
     [
         "P(X=3)=0.25",
+        "System.out.println",
         "Normal(mu=0, sigma=1)",
         "x=3 y=4",
         "TIME_ZONE='UTC'",
@@ -693,7 +694,7 @@ def test_code_and_formulas_are_answers(text):
 
 
 @pytest.mark.parametrize("end", ["' " * 49_999, " " * 99_999, " at 0x1" * 9_999])
-@pytest.mark.parametrize("start", ["A(b=", "a='x'", "<", "a=["])
+@pytest.mark.parametrize("start", ["A(b=", "a='x'", "<", "a=[", "System.A" * 40])
 def test_what_begins_as_an_object_takes_linear_time(start, end):
     assert Sample.from_row({"answer": f"{start}{end}!"}).answer == f"{start}{end}!"
 
