@@ -2,7 +2,7 @@
 
 A server without a parser for its model's reasoning hands it on with the answer. Tags
 that open in the middle of a line, or stand in backticks or quotes, are ones that the
-answer speaks of.
+answer speaks of; the former are told.
 """
 
 import re
@@ -21,6 +21,10 @@ _NOTE = (
     "the {} held a model's reasoning, such as <think>…</think>, which was left out and"
     " not judged; let the server parse it"
 )
+_WITHIN_A_LINE = (
+    "the answer holds a tag of a model's reasoning within a line, such as <think>, and"
+    " was judged as it stands; let the server parse its reasoning"
+)
 # "<think>", "[THINK]", "<seed:think>", "◁think▷"
 _NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 _OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
@@ -28,7 +32,8 @@ _CLOSING = rf"[<\[◁]/{_NAME}[>\]▷]"
 _TAGS = re.compile(
     # a line's code, and tags in quotes
     rf"(?P<quoted>`(?!\s)[^`\n]+(?<!\s)`|(?P<mark>['\"])(?:{_OPENING}|{_CLOSING})+(?P=mark))"
-    rf"|^[ \t]*(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
+    # at the beginning of a line, or at its end
+    rf"|(?:^[ \t]*|(?={_OPENING}[ \t]*\n))(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
     rf"|(?P<spoken_of>{_OPENING})"
     # alone at the end of a line, and the final channel of gpt-oss, with and without signs
@@ -67,8 +72,14 @@ def leave_out_reasoning(sample: Sample) -> Sample:
             for turn in sample.history
         ),
     }
+    notes = sample.capture or CaptureNotes()
     holders = [field for field in said if said[field] != getattr(sample, field)]
-    if not holders:
+    note = (
+        _NOTE.format(" and ".join(holders)) if holders else notes.doubts.get(REASONING)
+    )
+    if not note and any(tag["quoted"] is None for tag in _TAGS.finditer(answer)):
+        note = _WITHIN_A_LINE
+    if note == notes.doubts.get(REASONING):
         return sample
 
     def moved(place: int) -> int:
@@ -87,8 +98,7 @@ def leave_out_reasoning(sample: Sample) -> Sample:
         cited = citation.model_copy(update=changes)
         if cited.start < cited.end and cited.mark != (cited.start, cited.start):
             citations.append(cited)
-    notes = sample.capture or CaptureNotes()
-    doubts = {**notes.doubts, REASONING: _NOTE.format(" and ".join(holders))}
+    doubts = {**notes.doubts, REASONING: note}
     return sample.model_copy(
         update={
             **said,

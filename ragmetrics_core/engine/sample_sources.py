@@ -152,8 +152,8 @@ def warn_of_oddities(rows: Iterable[Sample | RowError]) -> Iterator[Sample | Row
         logger.warning("There is no row: nothing is evaluated.")
     if n_with_reasoning:
         logger.warning(
-            "%s held a model's reasoning (<think>…</think>), which was left out; let"
-            " the server parse it",
+            "%s held tags of a model's reasoning (<think>…</think>): it was left out,"
+            " unless it stands within a line; let the server parse it",
             count_in_words(n_with_reasoning, "sample"),
         )
     _log_doubles(n_repeats(hashes_of_ids), _SAME_ID)

@@ -235,6 +235,29 @@ def test_reasoning_goes_on_behind_a_part_of_the_answer():
     assert result.sample.answer == f"{IS_90} It is long."
 
 
+def test_reasoning_that_opens_at_the_end_of_a_line_takes_nothing_before_it():
+    answer = f"It is old. <think>\n70 km?\n</think>\n\n{IS_90}"
+    result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
+    assert result.sample.answer == f"It is old. {IS_90}"
+    assert TOLD in result.sample.capture.doubts["reasoning"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_told"),
+    [
+        (f"Sure! <think>70 km?</think> {IS_90}", True),
+        (f"{IS_90} <think>\nOr 70", True),
+        (f"It writes `<think>` first. {IS_90}", False),
+    ],
+)
+def test_reasoning_within_a_line_is_judged_and_told(answer, is_told):
+    result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
+    assert result.sample.answer == answer
+    notes = result.sample.capture
+    told = notes.doubts.get("reasoning", "") if notes else ""
+    assert ("judged as it stands" in told) is is_told
+
+
 def test_an_answer_that_was_cut_off_within_its_reasoning_is_none():
     for answer in (
         "<think>It may be 90 km",
