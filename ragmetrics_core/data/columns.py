@@ -684,8 +684,8 @@ def _fuller_history(
         return turns
     raise RowError(
         f"columns {turns.column!r} and {told.column!r} both hold earlier turns, and"
-        " differ; leave one of them out, or name the right one in Python:"
-        " history_column="
+        " differ; leave one of them out, or name the right one: --history-column (in"
+        " Python history_column=)"
     )
 
 

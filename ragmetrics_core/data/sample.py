@@ -347,6 +347,7 @@ UNDIVIDED_CODES = {
     "expected_contexts": "joined_expected_contexts",
 }
 """By field the code of the doubt whether a row's one text of it is several."""
+_TEXTS_SAID = ("question", "standalone_question", "history", "answer")
 _WEB_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # Words with a digit or with a sign that words of a language lack: "d1", "b/7.txt; 5f0c".
 _IDS = re.compile(
@@ -676,7 +677,7 @@ def _check_texts(
     texts_with_id = {passage.text for passage in passages if passage.id is not None}
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
     ids -= texts_with_id
-    for field in (*UNDIVIDED_CODES, "reference", "question", "answer"):
+    for field in (*UNDIVIDED_CODES, "reference", *_TEXTS_SAID):
         texts = _texts_of(sample, field)
         filled = [text for text in texts if not is_blank(text)]
         if not filled or field not in found_by_field:
@@ -685,7 +686,7 @@ def _check_texts(
         option = cells.option_of_column(field, column)
         is_of_passages = field in UNDIVIDED_CODES
         are_objects = all(map(cells.is_object_written, filled))
-        are_several = field not in ("question", "answer")
+        are_several = field not in _TEXTS_SAID
         are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, filled))
         are_known_ids = is_of_passages and not ids.isdisjoint(filled)
         is_named = columns.get(field) is not None
@@ -709,7 +710,7 @@ def _check_texts(
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}{advice}"
             )
-        if field in ("expected_contexts", "question"):
+        if field not in ("contexts", "retrieved", "reference", "answer"):
             continue
         if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
             what = "dictionaries of Python"
@@ -734,8 +735,10 @@ def _check_texts(
 
 
 def _texts_of(sample: Sample, field: str) -> list[str]:
-    """Return the texts of a field: its one text, several, or those of its passages."""
+    """Return the texts of a field: its one text, several, of its passages or turns."""
     value = getattr(sample, field) or ()
+    if field == "history":
+        return [turn.content for turn in sample.history]
     texts_or_passages = [value] if isinstance(value, str) else value
     return [getattr(each, "text", each) for each in texts_or_passages]
 

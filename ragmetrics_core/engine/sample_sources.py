@@ -501,7 +501,7 @@ class ColumnsRead:
                 f" {options} (in Python {arguments}); not recognised: {columns}"
             )
         elif prose and not is_chosen:
-            fields = [*absent_fields, "answer", "contexts"]
+            fields = [*absent_fields, "answer", "contexts", "history"]
             options = " or ".join(f"--{field}-column" for field in fields)
             sentences.append(
                 f"no field takes the texts in {names_in_words(prose, most=_MOST_NAMES)}"

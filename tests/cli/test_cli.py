@@ -527,14 +527,16 @@ def test_columns_and_settings_can_be_named(rows, capsys):
     row = {"q": "Who?", "run": {"found": [text]}, "a": text, "gold": text, "n": 1}
     columns = "--question-column q --contexts-column run.found --answer-column a"
     more = "--ground-truth-column gold --id-column n --out out.jsonl"
+    more += " --history-column state.messages"
     settings = "--set adherence.polls=3 --set utilization.k=1"
-    name = rows({**row, "f": ["Anna"]})
+    name = rows({**row, "f": ["Anna"], "state": {"messages": ["Hi.", "Hello."]}})
     assert run(f"evaluate {name} {columns} {more} --facts-column f {settings}") == 0
     assert "not scored" not in capsys.readouterr().out
     report = Report.from_jsonl("out.jsonl")
     (result,) = report.results
     sample = result.sample
     assert (sample.id, sample.reference, sample.question) == ("1", (text,), "Who?")
+    assert [turn.content for turn in sample.history] == ["Hi.", "Hello."]
     assert {outcome.status for outcome in result.results.values()} == {"scored"}
     assert report.run.metrics["context_adherence"].settings["polls"] == "3"
 

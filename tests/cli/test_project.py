@@ -207,7 +207,7 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
             "[columns]\napi-base = 'x'",
             "api-base stands below [columns], which makes it",
         ),
-        ("[columns]\nhistory = 'h'", "history, which only Python and pytest take"),
+        ("[columns]\ngenerator = 'g'", "generator, which only Python and pytest take"),
         (
             "[columns]\nquestions = 'q'",
             "it names the column of questions, which samples lack",

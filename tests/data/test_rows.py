@@ -636,9 +636,12 @@ OBJECTS_WRITTEN = [
 
 
 @pytest.mark.parametrize("text", OBJECTS_WRITTEN)
-@pytest.mark.parametrize("field", ["question", "answer", "reference", "contexts"])
+@pytest.mark.parametrize(
+    "field",
+    ["question", "standalone_question", "answer", "reference", "contexts", "history"],
+)
 def test_an_object_that_str_wrote_is_a_bad_row_until_its_column_is_named(field, text):
-    row = {field: [text] if field == "contexts" else text, "id": "i1"}
+    row = {field: [text] if field in ("contexts", "history") else text, "id": "i1"}
     with pytest.raises(
         RowError, match=f"^{field} .*str\\(\\) of Python objects; write th"
     ):
