@@ -209,7 +209,7 @@ class FoundValue(NamedTuple):
         column: The column, or the dotted path into it; "" for what a callable gives.
         messages: The messages of which it is one; () if it stands alone.
         beside: What other columns of usual names are to it, in words: that the first one
-            is empty, or that another holds something else.
+            is empty, or that another holds something else; or what is odd about its own.
     """
 
     value: Any
@@ -959,7 +959,12 @@ def _last_message(data: Any, field: str) -> FoundValue | None:
     if {message.role for message in messages}.isdisjoint((speaker, ANYONE)):
         return None
     texts = last_said(messages, speaker)
-    return FoundValue(texts[-1] if texts else None, "", messages)
+    if texts:
+        return FoundValue(texts[-1], "", messages)
+    # as where the user thanks for it
+    has_earlier = any(each.role == speaker and each.text.strip() for each in messages)
+    told = ("whose messages end without one",) if has_earlier else ()
+    return FoundValue(None, "", messages, told)
 
 
 def read_turns(value: Any, field: str = "history") -> list[Any]:

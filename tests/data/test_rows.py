@@ -731,6 +731,8 @@ def test_an_earlier_reply_is_no_answer_to_the_last_question(column, end):
     named = {} if column == "output" else {"answer": "messages"}
     sample = Sample.from_row({"question": Q, column: messages}, **named)
     assert (sample.question, sample.answer) == (Q, None)
+    told = f"answer from '{column}', whose messages end without one"
+    assert sample.capture.doubts == {"other_column": told}
 
 
 def test_replies_and_prompts_that_hold_messages_are_read():
