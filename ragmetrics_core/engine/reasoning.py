@@ -127,12 +127,13 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
 
     Reasoning with which a text begins, and that is never closed, was cut off: all of the
     text is reasoning. The prompt of some models writes the opening tag: what stands
-    before a closing tag alone is reasoning, unless a tag before it opens within a line,
-    or it stands amid a sentence.
+    before a closing tag alone is reasoning, unless it stands amid a sentence. A tag that
+    opens within a line opens reasoning if what closes it ends a line.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
-    is_spoken_of = is_within_line = False
+    spoken_of: int | None = None  # where a tag opens within a line
+    is_within_line = False
     for tag in _TAGS.finditer(text):
         if tag["quoted"] is not None:
             continue
@@ -142,22 +143,23 @@ def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
             start = tag.start() if start is None else start
             continue
         if tag["spoken_of"] is not None:
-            is_spoken_of = True
+            spoken_of = tag.start() if spoken_of is None else spoken_of
             continue
         if tag["closing_of_opened"] is not None and (start is None or is_within_line):
             start = None  # the answer speaks of both tags
             continue
-        if start is None and is_spoken_of and tag["certain"] is None:
-            is_spoken_of = False
+        if start is None and spoken_of is not None and tag["certain"] is None:
+            spoken_of = None
             continue
         if start is None:
-            start = spans[-1][1] if spans else 0
+            end_of_last = spans[-1][1] if spans else 0
+            start = end_of_last if spoken_of is None else spoken_of
         end = tag.end()
         is_amid_line = start > 0 and not text[start - 1].isspace()
         if not is_amid_line and (blanks := _BLANKS.match(text, end)):
             end = blanks.end()
         spans.append((start, end))
-        start, is_spoken_of = None, False
+        start = spoken_of = None
     if start is not None and text[: start + 1].strip() in ("", "<", "[", "◁"):
         spans.append((start, len(text)))
     return spans

@@ -235,8 +235,11 @@ def test_reasoning_goes_on_behind_a_part_of_the_answer():
     assert result.sample.answer == f"{IS_90} It is long."
 
 
-def test_reasoning_that_opens_at_the_end_of_a_line_takes_nothing_before_it():
-    answer = f"It is old. <think>\n70 km?\n</think>\n\n{IS_90}"
+@pytest.mark.parametrize(
+    "reasoning", ["\n70 km?\n</think>\n\n", "70 km?</think>\n", "70 km?\n</think>\n"]
+)
+def test_reasoning_that_opens_behind_a_text_takes_nothing_before_it(reasoning):
+    answer = f"It is old. <think>{reasoning}{IS_90}"
     result = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0]
     assert result.sample.answer == f"It is old. {IS_90}"
     assert TOLD in result.sample.capture.doubts["reasoning"]
