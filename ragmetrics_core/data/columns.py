@@ -506,7 +506,8 @@ def unread_parts(row: Row, found_by_field: Mapping[str, FoundValue]) -> dict[str
     """Return by path what is left of the objects of which a part was read.
 
     Example: ``{"outputs.error": "…"}`` of ``{"outputs": {"answer": "A.", "error": "…"}}``.
-    What belongs to a message that was read is left out, as are ids.
+    What belongs to a message that was read is left out, but for its conversation; so are
+    ids.
     """
     unread: dict[str, Any] = {}
     for column, cell in row.items():
@@ -538,8 +539,7 @@ def _unread_parts(
 ) -> dict[str, Any]:
     """Return by path what is left of one object; an object of which all is left whole."""
     are_messages = any(each.messages for each in found)
-    if are_messages and unwrap_message(fields).role is not None:
-        return {}
+    is_one = unwrap_message(fields).role is not None
     unread: dict[str, Any] = {}
     for key, value in fields.items():
         part = plain_data(data_in(value))
@@ -550,12 +550,15 @@ def _unread_parts(
             or (not is_object and each.column.startswith(f"{path_of_part}."))
             for each in found
         )
-        is_message = are_messages and any(said_messages(part))
+        is_message = is_one or (not is_object and any(said_messages(part)))
+        is_of_message = are_messages and is_message
+        if is_of_message and conversation_name(path_of_part) is None:
+            continue
         is_id = key in USUAL_NAMES["id"]
         is_text_read = all(
             isinstance(text, str) and text in texts for text in _content(part)
         )
-        if is_read or is_message or is_id or is_text_read or not is_present(part):
+        if is_read or is_id or is_text_read or not is_present(part):
             continue
         unread_inside = {path_of_part: value}
         if is_object and depth:

@@ -433,7 +433,8 @@ class ColumnsRead:
             column = column_of(columns, name)
             is_noted = name in self.unread or len(self.unread) < _MOST_COLUMNS
             if column in columns and is_noted:
-                key = name.removeprefix(f"{column}.")  # what holds it is read
+                # what holds it is read
+                key = name if name == column else name.rpartition(".")[2]
                 is_usual = name in usual or key in USUAL_NAMES["question"]
                 self.unread[name] += not is_usual and may_be_of_application(
                     key, value, sample.answer

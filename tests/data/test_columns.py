@@ -1258,6 +1258,12 @@ NESTED = {
         ({"id": "a"}, {"response": "anna. ", "late": None}, {}, False),
         ({}, {"answer": {"role": "assistant", "content": "Anna.", "n": 1}}, {}, False),
         (
+            {},
+            {"answer": {"role": "ai", "content": "Anna.", "thread_id": "t1"}},
+            {"outputs.answer.thread_id": "t1"},
+            False,
+        ),
+        (
             {"question": [{"role": "user", "content": "Who?"}]},
             {"answer": [{"role": "assistant", "content": "Anna."}]},
             {},
