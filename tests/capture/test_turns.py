@@ -6,6 +6,7 @@ import pytest
 from runs_by_hand import CALL, PORTO, P, after_tool, asked, call, reads, says, tool
 
 from ragmetrics_core.capture import Answer, Document, Message, Node, Tree
+from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data import Turn
@@ -113,6 +114,19 @@ def test_a_run_goes_on_behind_the_turn_that_its_history_repeats(
     (sample,) = turns.add(replace(goes_on, history=talk))
     queries = [*[QUESTION, "Who painted it?"][:n_earlier], "What did it cost?"]
     assert [call.query for call in sample.ledger.calls] == queries
+
+
+def test_a_turn_whose_words_are_in_doubt_is_repeated_by_no_history():
+    guessed = replace(
+        searches_and_answers(QUESTION, ANSWER, 1.0),
+        doubts=(Doubt("question_guessed"),),
+    )
+    talk = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
+    goes_on = searches_and_answers("What did it cost?", "A fortune.", 9.0)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns.add(guessed)
+    (sample,) = turns.add(replace(goes_on, history=talk))
+    assert [call.query for call in sample.ledger.calls] == ["What did it cost?"]
 
 
 FIRST_PART = (
