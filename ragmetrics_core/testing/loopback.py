@@ -161,6 +161,9 @@ class LoopbackServer:
         _, chosen_port = runner.addresses[0][:2]
         port.set_result(chosen_port)
         await asyncio.to_thread(self.stopped.wait)
+        await site.stop()
+        for _ in range(3):  # a connection of the last moment is made, and then closed
+            await asyncio.sleep(0)
         await runner.cleanup()
 
     def routes(self) -> list[web.RouteDef]:
