@@ -111,6 +111,10 @@ USUAL_NAMES = {
     for field, names in _COLUMNS.items()
 }
 
+KNOWN_NAMES = frozenset(
+    plain_name(name) for names in USUAL_NAMES.values() for name in names
+)
+
 # Fields that are texts: an object in such a column is searched for the names above and
 # for these. Of messages the last one of this speaker is meant.
 _INNER_NAMES = {
@@ -537,7 +541,7 @@ def _unread_parts(
     texts: Collection[str],
     depth: int,
 ) -> dict[str, Any]:
-    """Return by path what is left of one object; an object of which all is left whole."""
+    """Return by path what is left of one object."""
     are_messages = any(each.messages for each in found)
     is_one = unwrap_message(fields).role is not None
     unread: dict[str, Any] = {}
@@ -560,12 +564,14 @@ def _unread_parts(
         )
         if is_read or is_id or is_text_read or not is_present(part):
             continue
-        unread_inside = {path_of_part: value}
+        # of a whole request or reply only what may be meant for a field is kept
+        is_named = plain_name(str(key)) in KNOWN_NAMES or conversation_name(
+            path_of_part
+        )
         if is_object and depth:
-            inside = _unread_parts(part, path_of_part, found, texts, depth - 1)
-            if len(inside) < len(part):
-                unread_inside = inside
-        unread |= unread_inside
+            unread |= _unread_parts(part, path_of_part, found, texts, depth - 1)
+        elif is_named or holds_prose(part):
+            unread[path_of_part] = value
     return unread
 
 

@@ -13,12 +13,10 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ragmetrics_core.data import USUAL_NAMES, find_repeated_names, open_text, plain_name
+from ragmetrics_core.data import find_repeated_names, open_text, plain_name
+from ragmetrics_core.data.columns import KNOWN_NAMES
 from ragmetrics_core.data.errors import InputError, RowError
 
-_KNOWN_COLUMNS = {
-    plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
-}
 # A line above the header that is blank, or says such as "# exported in May": it holds
 # no sign that may stand between two cells.
 _COMMENT = re.compile(r"#[^,;\t|]*|\s*")
@@ -109,7 +107,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
 def _is_header(cells: Sequence[str], names: Sequence[str]) -> bool:
     """Whether a row is a header as well: names of the first one, and usual ones."""
     others = {*cells} - {*names}
-    are_usual = all(plain_name(cell) in _KNOWN_COLUMNS for cell in others)
+    are_usual = all(plain_name(cell) in KNOWN_NAMES for cell in others)
     is_sure = len(cells) > 2 or len(others) < 2
     return len({*cells}) == len(cells) and are_usual and is_sure
 
@@ -173,7 +171,7 @@ def _likely_separator(path: Path, header: str) -> str:
 def _columns_in(header: str, separator: str) -> tuple[int, int]:
     """Return how many known columns a separator makes, and how many columns at all."""
     names = next(csv.reader([header], delimiter=separator), [])
-    n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
+    n_known = sum(plain_name(name) in KNOWN_NAMES for name in names)
     return n_known, len(names)
 
 
