@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ragmetrics_core.capture.forms import letters_of
-from ragmetrics_core.capture.structures import compact, find_instances
+from ragmetrics_core.capture.structures import compact, find_instances, parse_json
 from ragmetrics_core.capture.tree import CitedSource, Document, Message, Node
 from ragmetrics_core.data.scalars import is_number
 
@@ -266,7 +266,9 @@ def add_provider_evidence(
         has_searched_unread: Whether the provider is known to have searched, also where
             these places tell of no search.
     """
-    evidence = evidence_in_reply(*places)
+    # a structured reply may have fields that are named like those of providers
+    own = None if call.reply is None else parse_json(call.reply.text)
+    evidence = evidence_in_reply(*(place for place in places if place != own))
     if call.reply is not None and evidence.citations:
         call.reply = replace(call.reply, cited_sources=tuple(evidence.citations))
     if any(child.by_provider for child in call.children):

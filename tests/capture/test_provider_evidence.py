@@ -194,6 +194,15 @@ def test_a_source_is_cited_for_the_sentence_that_the_provider_names(name):
     ] == expected
 
 
+def test_a_structured_reply_with_citations_of_its_own_cites_no_source_of_a_provider():
+    """LlamaIndex hands the object on as what the model's provider replied."""
+    reply = {"answer": ANSWER, "citations": [{"source": "a.txt", "lines": "1-2"}]}
+    sample = sample_of([reply, {"content": json.dumps(reply)}], json.dumps(reply))
+    assert sample.capture.grade == "exact"
+    hedged = sample_of([{**reply, "model": "m"}], json.dumps(reply))
+    assert "not_recorded" in hedged.capture.doubts
+
+
 def test_a_search_that_found_nothing_is_a_call_without_items():
     sample = sample_of([{"content": [file_search([]), said()]}])
     calls = [(call.name, len(call.items)) for call in sample.ledger.calls]
