@@ -293,7 +293,8 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
 
     It is the query that no model wrote, else the field of the input that the answering
     prompt shows last, else the user's last message to a model. A query is sure where
-    plain functions were called, so that it is an argument, and that prompt shows it.
+    plain functions were called, so that it is an argument, and that prompt shows it;
+    query and field are where they are the user's last message, word for word.
     """
     searches = sorted(calls.searches, key=lambda search: not search.documents)
     around = [caller for search in searches for caller in calls.paths[search][:-1]]
@@ -303,16 +304,17 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     queries = list(dict.fromkeys(node.query for node in nodes if node.query))
     queries = [query for query in queries if parse_json(query) is None]
     of_user = [query for query in queries if not calls.is_written_query(query)]
+    said_last = {last_words_of_user(call.prompt) for call in calls.likely_answers}
     if of_user:
         prompts = messages_of(calls.likely_answers)
         shown = [query for query in of_user if shows(prompts, query)]
         question = (shown or of_user)[0]
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
-        return question, () if is_sure else _GUESSED
+        return question, () if is_sure or said_last == {question} else _GUESSED
     field = _field_shown_last(calls)
     if field is not None:
-        return field, _GUESSED
+        return field, () if said_last == {field} else _GUESSED
     # the models that chose to search, else those that may have answered
     asked_first = [
         call

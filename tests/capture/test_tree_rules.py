@@ -1003,6 +1003,27 @@ ROWS: dict[str, Row] = {
         doubts="question_guessed",
         question="Douro",
     ),
+    "a query that is the user's last message": Row(
+        says(
+            found(P),
+            reads([Message("system", PORTO), Message("user", QUESTION)]),
+            question=None,
+        ),
+        [PORTO],
+        "p",
+    ),
+    "a query that is a part of the user's last message": Row(
+        says(
+            found(P),
+            reads(
+                [Message("system", PORTO), Message("user", f"{QUESTION} In a word!")]
+            ),
+            question=None,
+        ),
+        [PORTO],
+        "p",
+        "question_guessed",
+    ),
     "no question, but the user's word": Row(
         says(found(*DOCS, query="Douro"), reads(PORTO), question=None),
         [PORTO],
