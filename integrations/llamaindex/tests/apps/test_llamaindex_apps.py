@@ -389,8 +389,6 @@ def _calling(kit: ModuleType) -> Any:
 A_KEPT_MEMORY: dict[str, Any] = {}
 if Version(PYDANTIC) < Version("2.14"):
     A_KEPT_MEMORY["history"] = [("user", Q), ("assistant", A)]
-    # what a tool returned before is shown
-    A_KEPT_MEMORY["doubts"] = ["which_turn"]
 
 
 @app(
