@@ -79,7 +79,7 @@ def leave_out_reasoning(sample: Sample) -> Sample:
     )
     if not note and any(tag["quoted"] is None for tag in _TAGS.finditer(answer)):
         note = _WITHIN_A_LINE
-    if note == notes.doubts.get(REASONING):
+    if not holders and note == notes.doubts.get(REASONING):
         return sample
 
     def moved(place: int) -> int:

@@ -245,6 +245,13 @@ def test_reasoning_that_opens_behind_a_text_takes_nothing_before_it(reasoning):
     assert TOLD in result.sample.capture.doubts["reasoning"]
 
 
+def test_reasoning_of_a_new_answer_is_left_out_of_a_sample_that_was_judged_before():
+    answer = f"<think>70 km?</think>{IS_90}"
+    judged = evaluate([{**ROW, "answer": answer}], judge="lexical").results[0].sample
+    anew = judged.model_copy(update={"answer": answer})
+    assert evaluate([anew], judge="lexical").results[0].sample.answer == IS_90
+
+
 @pytest.mark.parametrize(
     ("answer", "is_told"),
     [
