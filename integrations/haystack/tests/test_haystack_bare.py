@@ -302,6 +302,29 @@ def test_tools_that_code_runs_itself_without_another_search() -> None:
     assert texts(sample.contexts) == ["High tide is at noon, says the harbour."]
 
 
+def test_a_call_that_a_person_rejects_brings_nothing() -> None:
+    """No tool ran: the agent itself wrote the message that stands for its result."""
+    confirmation = pytest.importorskip("haystack.hooks.human_in_the_loop")
+    person = SimpleNamespace(
+        get_user_confirmation=lambda *_: confirmation.ConfirmationUIResult("reject")
+    )
+    strategy = confirmation.BlockingConfirmationStrategy(
+        confirmation_policy=confirmation.AlwaysAskPolicy(), confirmation_ui=person
+    )
+    asks = ChatMessage.from_assistant(tool_calls=[ToolCall("tide", {}, id="1")])
+    agent = Agent(
+        chat_generator=MockChatGenerator([asks, "You did not let me look."]),
+        tools=[TIDE],
+        hooks={"before_tool": [confirmation.ConfirmationHook({"tide": strategy})]},
+    )
+    with capture(context_tools={"tide"}) as captured:
+        agent.run([ChatMessage.from_user(QUESTION)])
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, "You did not let me look.")
+    assert sample.contexts is None
+    assert doubts(sample) == {"no_search"}
+
+
 def test_an_input_called_tools_may_hold_anything() -> None:
     @component
     class Workshop:

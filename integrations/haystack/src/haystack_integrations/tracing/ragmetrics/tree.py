@@ -511,7 +511,7 @@ class Calls:
         if agents_tools or not answers or not self.is_model(node):
             return []
         tools: list[Call] = []
-        for message in prompt(node):
+        for message in prompt(node.agent or node):
             if message.role == "user":
                 tools = []
             elif message.role == "tool":
