@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.capture.tree import Message, Node
+from ragmetrics_core.data.cells import read_context
+from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.messages import text_of_content
 
 # parameters that name what a provider keeps: earlier turns, or texts that it inserts
@@ -24,6 +27,7 @@ _NAMES_OF_KEPT = (
     "file_ids",
 )
 _DATA_SOURCES = "data_sources"  # of Azure OpenAI: it searches them each time
+_DOCUMENTS = "documents"  # of Cohere and vLLM, which write them into the prompt
 _STORED_PROMPT = "prompt"  # OpenAI's; elsewhere a parameter of this name is a text
 # of OpenAI's client: parameters that it does not know
 _FURTHER_PARAMETERS = "extra_body"
@@ -58,18 +62,22 @@ class UnrecordedEvidence:
     Attributes:
         reasons: Why evidence was not recorded, in words, with the remedy.
         documents: The texts of documents in blocks of their own.
+        documents_beside: The texts of documents that stand beside the messages.
         lets_provider_search: Whether it lets the provider search or read pages before
             the model answers, as by Gemini's ``url_context``.
     """
 
     reasons: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    documents_beside: tuple[str, ...] = ()
     lets_provider_search: bool = False
 
     def add_to(self, call: Node) -> None:
         """Note on the call of a model what it was shown and nobody recorded."""
         call.evidence_not_recorded += self.reasons
         call.texts_handed_in += self.documents
+        beside = [Message("system", text) for text in self.documents_beside]
+        call.prompt = (*beside, *call.prompt)
         if self.lets_provider_search:
             call.may_have_searched = True
 
@@ -91,7 +99,25 @@ def unrecorded_evidence(parameters: object, contents: object) -> UnrecordedEvide
     reasons = [_KEPT_BY_PROVIDER.format(name) for name in names]
     reasons += [_NOT_A_TEXT] if "" in texts else []
     lets_search = not {_DATA_SOURCES, *_PAGE_READERS}.isdisjoint(names)
-    return UnrecordedEvidence(tuple(reasons), tuple(filter(None, texts)), lets_search)
+    return UnrecordedEvidence(
+        tuple(reasons),
+        tuple(filter(None, texts)),
+        tuple(_documents_beside(parameters)),
+        lets_search,
+    )
+
+
+def _documents_beside(parameters: object) -> Iterator[str]:
+    """Yield the texts of the documents that parameters hold."""
+    if not isinstance(parameters, Mapping):
+        return
+    documents = parameters.get(_DOCUMENTS)
+    for document in documents if isinstance(documents, (list, tuple)) else ():
+        with suppress(RowError):
+            yield read_context(document, _DOCUMENTS, 1)["text"]
+    further = parameters.get(_FURTHER_PARAMETERS)
+    if isinstance(further, Mapping) and _FURTHER_PARAMETERS not in further:
+        yield from _documents_beside(further)
 
 
 def _names_of_kept(parameters: object) -> Iterator[str]:

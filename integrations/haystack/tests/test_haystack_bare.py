@@ -325,6 +325,20 @@ def test_a_call_that_a_person_rejects_brings_nothing() -> None:
     assert doubts(sample) == {"no_search"}
 
 
+def test_documents_beside_the_messages_are_shown() -> None:
+    """Cohere and vLLM take them as a parameter."""
+    with capture() as captured:
+        found = InMemoryBM25Retriever(STORE, top_k=2).run(query=QUESTION)["documents"]
+        beside = [{"id": it.id, "data": {"text": it.content}} for it in found]
+        MockChatGenerator([ANSWER]).run(
+            [ChatMessage.from_user(QUESTION)], generation_kwargs={"documents": beside}
+        )
+    sample = only(captured.samples)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert texts(sample.contexts) == [it.content for it in found]
+    assert not doubts(sample)
+
+
 def test_an_input_called_tools_may_hold_anything() -> None:
     @component
     class Workshop:

@@ -238,7 +238,7 @@ json = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "source", "content", "prompt", "id", "extra_body", "x"]
+                ["type", "source", "content", "prompt", "documents", "extra_body", "x"]
             ),
             inner,
             max_size=4,

@@ -183,6 +183,29 @@ def _(kit: ModuleType) -> None:
     StringEngine(retriever=retriever, llm=kit.Model()).query(Q)
 
 
+class DocumentsBeside(CustomQueryEngine):
+    """Hands its hits to the model beside the messages, as Cohere's API takes them."""
+
+    retriever: Any
+    llm: Any
+
+    def custom_query(self, query_str: str) -> str:
+        hits = self.retriever.retrieve(query_str)
+        documents = [{"id": hit.node_id, "text": hit.text} for hit in hits]
+        asked = [ChatMessage(role="user", content=query_str)]
+        return str(self.llm.chat(asked, documents=documents).message.content)
+
+
+@app(
+    "documents beside the messages",
+    f"{DOCS}examples/chat_engine/chat_engine_context_citations_cohere.ipynb",
+    sample(),
+)
+def _(kit: ModuleType) -> None:
+    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
+    DocumentsBeside(retriever=retriever, llm=kit.Model()).query(Q)
+
+
 # -- what is no evidence: descriptions of tools, building, test data, evaluators
 
 
