@@ -6,7 +6,7 @@ answer speaks of; the former are told.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ragmetrics_core.data.citations import Citation
 from ragmetrics_core.data.frozen import none_if_blank
@@ -29,20 +29,24 @@ _WITHIN_A_LINE = (
 _NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
 _OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
 _CLOSING = rf"[<\[◁]/{_NAME}[>\]▷]"
+# a line's code, and tags in quotes
+_QUOTED = re.compile(
+    rf"`(?!\s)[^`\n]+(?<!\s)`|(['\"])(?:{_OPENING}|{_CLOSING})+\1", re.IGNORECASE
+)
 _TAGS = re.compile(
-    # a line's code, and tags in quotes
-    rf"(?P<quoted>`(?!\s)[^`\n]+(?<!\s)`|(?P<mark>['\"])(?:{_OPENING}|{_CLOSING})+(?P=mark))"
-    # at the beginning of a line, or at its end
-    rf"|(?:^[ \t]*|(?={_OPENING}[ \t]*\n))(?P<opening>{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
+    # at the beginning of a line, or right behind a text
+    rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
-    rf"|(?P<spoken_of>{_OPENING})"
-    # alone at the end of a line, and the final channel of gpt-oss, with and without signs
-    rf"|(?P<certain>\n{_CLOSING}|{_CLOSING}(?=[ \t]*\n)"
-    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))"
-    # amid a sentence, and what closes other things, too
-    rf"|(?P<closing_of_opened>(?<=\w ){_CLOSING}(?= (?-i:[a-z]))|<channel\|>|</details>"
-    r"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?)"
-    rf"|(?P<closing>{_CLOSING})",
+    rf"|(?<=[^\s(]){_OPENING})"
+    rf"|(?P<perhaps_opening>{_OPENING})"
+    # what closes other things, too, and amid a sentence
+    r"|(?P<closing_of_opened><channel\|>|</details>"
+    rf"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?|(?<=\w ){_CLOSING}(?= (?-i:[a-z])))"
+    # alone at the beginning or end of a line
+    rf"|(?P<closing_of_line>(?<=\n){_CLOSING}|{_CLOSING}(?=[ \t]*\n))"
+    # and the final channel of gpt-oss, with and without signs
+    rf"|(?P<closing>{_CLOSING}"
+    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))",
     re.IGNORECASE | re.MULTILINE,
 )
 _BLANKS = re.compile(r"\s*")
@@ -77,7 +81,7 @@ def leave_out_reasoning(sample: Sample) -> Sample:
     note = (
         _NOTE.format(" and ".join(holders)) if holders else notes.doubts.get(REASONING)
     )
-    if not note and any(tag["quoted"] is None for tag in _TAGS.finditer(answer)):
+    if not note and any(_tags_of(answer)):
         note = _WITHIN_A_LINE
     if not holders and note == notes.doubts.get(REASONING):
         return sample
@@ -108,6 +112,11 @@ def leave_out_reasoning(sample: Sample) -> Sample:
     )
 
 
+def _tags_of(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tags of a text that do not stand in quotes or in a line's code."""
+    return _TAGS.finditer(_QUOTED.sub(lambda quoted: "." * len(quoted[0]), text))
+
+
 def _without_reasoning(text: str) -> str:
     return _without(text, _spans_of_reasoning(text))
 
@@ -125,41 +134,32 @@ def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
 def _spans_of_reasoning(text: str) -> list[tuple[int, int]]:
     """Return where reasoning begins and what follows it, with the blanks between.
 
-    Reasoning with which a text begins, and that is never closed, was cut off: all of the
-    text is reasoning. The prompt of some models writes the opening tag: what stands
-    before a closing tag alone is reasoning, unless it stands amid a sentence. A tag that
-    opens within a line opens reasoning if what closes it ends a line.
+    A tag that opens behind a blank amid a line is one that the answer speaks of, unless
+    what closes it begins or ends a line. The prompt of some models writes the opening
+    tag: all that stands before a closing tag alone is reasoning. So is all of a text
+    that begins with reasoning which is never closed: it was cut off.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
-    spoken_of: int | None = None  # where a tag opens within a line
-    is_within_line = False
-    for tag in _TAGS.finditer(text):
-        if tag["quoted"] is not None:
+    is_sure = False
+    for tag in _tags_of(text):
+        if tag["opening"] is not None or tag["perhaps_opening"] is not None:
+            if start is None:
+                start, is_sure = tag.start(), tag["opening"] is not None
             continue
-        is_further = tag["spoken_of"] is not None and bool(spans)
-        if tag["opening"] is not None or is_further:
-            is_within_line = is_further if start is None else is_within_line
-            start = tag.start() if start is None else start
-            continue
-        if tag["spoken_of"] is not None:
-            spoken_of = tag.start() if spoken_of is None else spoken_of
-            continue
-        if tag["closing_of_opened"] is not None and (start is None or is_within_line):
-            start = None  # the answer speaks of both tags
-            continue
-        if start is None and spoken_of is not None and tag["certain"] is None:
-            spoken_of = None
-            continue
-        if start is None:
-            end_of_last = spans[-1][1] if spans else 0
-            start = end_of_last if spoken_of is None else spoken_of
         end = tag.end()
-        is_amid_line = start > 0 and not text[start - 1].isspace()
-        if not is_amid_line and (blanks := _BLANKS.match(text, end)):
-            end = blanks.end()
-        spans.append((start, end))
-        start = spoken_of = None
-    if start is not None and text[: start + 1].strip() in ("", "<", "[", "◁"):
+        if start is not None:
+            is_reasoning = is_sure or tag["closing_of_line"] is not None
+        else:
+            is_reasoning = tag["closing_of_opened"] is None
+            spans = [] if is_reasoning else spans
+            start = 0
+        if is_reasoning:
+            is_amid_line = start > 0 and not text[start - 1].isspace()
+            if not is_amid_line and (blanks := _BLANKS.match(text, end)):
+                end = blanks.end()
+            spans.append((start, end))
+        start = None
+    if start is not None and not text[:start].strip():
         spans.append((start, len(text)))
     return spans
