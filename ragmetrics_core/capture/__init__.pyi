@@ -30,6 +30,12 @@ from ragmetrics_core.capture.plain_values import answer_in as answer_in
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import names_a_history as names_a_history
+from ragmetrics_core.capture.plain_values import (
+    note_documents_of_step as note_documents_of_step,
+)
+from ragmetrics_core.capture.plain_values import (
+    note_what_was_left_out as note_what_was_left_out,
+)
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import reference_in as reference_in
 from ragmetrics_core.capture.plain_values import sample_in as sample_in
@@ -43,12 +49,6 @@ from ragmetrics_core.capture.providers import (
 from ragmetrics_core.capture.question import question_among as question_among
 from ragmetrics_core.capture.shown import show_the_same as show_the_same
 from ragmetrics_core.capture.stages import samples_of as samples_of
-from ragmetrics_core.capture.step_documents import (
-    note_documents_of_step as note_documents_of_step,
-)
-from ragmetrics_core.capture.step_documents import (
-    note_what_was_left_out as note_what_was_left_out,
-)
 from ragmetrics_core.capture.structures import ANSWER_KEYS as ANSWER_KEYS
 from ragmetrics_core.capture.structures import find_instances as find_instances
 from ragmetrics_core.capture.structures import is_bulk as is_bulk

@@ -539,16 +539,6 @@ def prose_by_path(data: Mapping[Any, Any], depth: int = _DEEPEST) -> dict[str, s
     return texts
 
 
-def _lists_in(cell: Mapping[Any, Any]) -> dict[str, list[Any]]:
-    """Return the lists in an object, by their names."""
-    lists = {str(key): data_in(value) for key, value in cell.items()}
-    return {
-        name: items
-        for name, items in lists.items()
-        if _NAME.fullmatch(name) and isinstance(items, list)
-    }
-
-
 def are_documents(items: Sequence[Any]) -> bool:
     """Whether a list holds objects alone, each with a text."""
     are_objects = all(isinstance(item, Mapping) for item in items)
@@ -603,7 +593,12 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
     texts = _texts_of_document(cell)
     filled = {path: text for path, text in texts.items() if is_present(text)}
     # where an object has no text, it may be what a search returned as a whole
-    lists = {} if texts else _lists_in(cell)
+    data_by_name = {} if texts else {str(key): data_in(cell[key]) for key in cell}
+    lists = {
+        name: items
+        for name, items in data_by_name.items()
+        if _NAME.fullmatch(name) and isinstance(items, list)
+    }
     found = [
         name
         for name, items in lists.items()

@@ -34,7 +34,7 @@ _SAID_PARTS = ("text", "output_text", "refusal")
 # "web_search_call" of OpenAI, "server_tool_use" and "web_search_tool_result" of Anthropic
 _ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
 _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PARTS)
-# in a user's message, and said by nobody
+# in a user's message, and said by nobody; a "document" may have no type
 _SHOWN_PARTS = (*RESULT_PARTS, "document", "search_result")
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
@@ -291,13 +291,6 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_shown(part: object) -> bool:
-    """Tell whether a part is what a tool returned, or a document."""
-    return isinstance(part, Mapping) and (
-        _kind(part) in _SHOWN_PARTS or "document" in part
-    )
-
-
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
     """Yield the messages of a request or a reply, in order; also those without a text.
 
@@ -341,7 +334,12 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     if message.role is not None and (has_content or calls_tool):
         has_media = holds_media(content)
         if parts and message.role != "tool":
-            content = [each for each in parts if not _is_shown(each)]
+            content = [
+                part
+                for part in parts
+                if not isinstance(part, Mapping)
+                or not (_kind(part) in _SHOWN_PARTS or "document" in part)
+            ]
         yield SaidMessage(message.role, text_of_content(content), has_media, calls_tool)
         return
     if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages

@@ -65,12 +65,12 @@ def leave_out_reasoning(sample: Sample) -> Sample:
     """
     answer = sample.answer or ""
     spans = _spans_of_reasoning(answer)
-    references = map(_without_reasoning, sample.reference)
+    references = map(without_reasoning, sample.reference)
     said: dict[str, object] = {
         "answer": none_if_blank(_without(answer, spans)) if spans else sample.answer,
         "reference": tuple(filter(none_if_blank, references)),
         "history": tuple(
-            turn.model_copy(update={"content": _without_reasoning(turn.content)})
+            turn.model_copy(update={"content": without_reasoning(turn.content)})
             if known_role(turn.role) == "assistant"
             else turn
             for turn in sample.history
@@ -117,7 +117,8 @@ def _tags_of(text: str) -> Iterator[re.Match[str]]:
     return _TAGS.finditer(_QUOTED.sub(lambda quoted: "." * len(quoted[0]), text))
 
 
-def _without_reasoning(text: str) -> str:
+def without_reasoning(text: str) -> str:
+    """Return what a model said without its reasoning."""
     return _without(text, _spans_of_reasoning(text))
 
 

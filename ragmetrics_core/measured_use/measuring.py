@@ -39,13 +39,13 @@ from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.replies import Bit, Comment
 from ragmetrics_core.engine.dry_run import tokens_of
 from ragmetrics_core.engine.loop import wait_for
-from ragmetrics_core.engine.reasoning import leave_out_reasoning
+from ragmetrics_core.engine.reasoning import leave_out_reasoning, without_reasoning
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.sample_judging import refuse_unknown_prices
 from ragmetrics_core.engine.scoring import RunJudge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.lexical.text import canonical_words
-from ragmetrics_core.models.chat import ChatRequest, Choice, Message
+from ragmetrics_core.models.chat import ChatRequest, Message
 from ragmetrics_core.models.features import gather_all
 from ragmetrics_core.models.judge_work import JudgedRow, judged_row
 from ragmetrics_core.models.limits import Budget, Limits
@@ -434,7 +434,9 @@ class _SampleCalls:
             temperature=self.run.temperature,
         )
         answers = await self.run.session.ask(
-            request, _without_reasoning, first_poll=poll
+            request,
+            lambda choice: replace(choice, text=without_reasoning(choice.text)),
+            first_poll=poll,
         )
         self.usage += answers.usage
         (outcome,) = answers.outcomes
@@ -445,11 +447,6 @@ class _SampleCalls:
         if not outcome.text.strip():
             raise UnusableReply("the model's reply has no text")
         return outcome.text
-
-
-def _without_reasoning(choice: Choice) -> Choice:
-    answer = leave_out_reasoning(Sample(answer=choice.text)).answer
-    return replace(choice, text=answer or "")
 
 
 Change = Literal["same", "other", "in doubt", "varies", "unknown"]

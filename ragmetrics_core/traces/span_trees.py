@@ -17,12 +17,10 @@ from ragmetrics_core.capture.plain_values import (
     answer_in,
     documents_in,
     has_written,
-    question_in,
-    texts_in,
-)
-from ragmetrics_core.capture.step_documents import (
     note_documents_of_step,
     note_what_was_left_out,
+    question_in,
+    texts_in,
 )
 from ragmetrics_core.capture.structures import as_one_line, compact, find_instances
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
