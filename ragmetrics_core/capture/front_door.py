@@ -95,7 +95,8 @@ class FrontDoor(Generic[Run]):
                 searches and tool calls, then holds those of the earlier blocks as well.
             question_from: Where the question is: a key or dotted path such as
                 ``"inputs.query"``, as the adapter's documentation says, or a callable
-                that gets the run. In lists, ``"messages[-1].content"`` leads to the last
+                that gets the run; of a turn of several runs one after the other, until it
+                returns something. In lists, ``"messages[-1].content"`` leads to the last
                 message's text. A message has ``role`` and ``content``, a document
                 ``text``, ``id`` and ``metadata``. Where a place leads to nothing, as None,
                 or a callable raises, ``problems`` says so, and the rules are used.

@@ -7,7 +7,14 @@ and each step of it, is given and returns such values: ``{"documents": [A, B]}``
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -114,18 +121,19 @@ class Overrides:
         places = [(name, getattr(self, name)) for name in _PLACES]
         return tuple(f"{name}={name_of(each)}" for name, each in places if each)
 
-    def find(self, field: str, run: Any, *mappings: Any) -> tuple[bool, Any]:
+    def find(self, field: str, runs: Iterable[Any], *mappings: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 
         Args:
             field: "question", "contexts" or "answer".
-            run: The framework's own run, which a callable of the user gets.
+            runs: The framework's own runs, which a callable of the user gets one after
+                the other; the first hit counts.
             mappings: What the run was given and returned. A key or path of the user is
                 looked up in each; the first hit counts.
 
         Returns:
             Whether something was found, and what. Nothing is found where the user did
-            not say where the field is, or where a callable returned None.
+            not say where the field is, or where a callable returned None for each run.
 
         Raises:
             SettingError: If a callable of the user raises. Its words are left out, since
@@ -134,7 +142,16 @@ class Overrides:
         place = getattr(self, f"{field}_from")
         if place is None:
             return False, None
-        if callable(place):
+        if isinstance(place, str):
+            # a key may itself hold dots
+            paths = ([place], _INDEX.sub(r".\1", place).split("."))
+            for mapping in mappings:
+                for path in paths:
+                    is_found, value = _follow(mapping, path)
+                    if is_found:
+                        return True, value
+            return False, None
+        for run in runs:
             try:
                 value = place(run)
             except Exception as error:
@@ -142,14 +159,8 @@ class Overrides:
                     f"{field}_from={name_of(place)} raised {type(error).__name__}; it"
                     f" was given the run, a {type(run).__name__}"
                 ) from error
-            return value is not None, value
-        # a key may itself hold dots
-        paths = ([place], _INDEX.sub(r".\1", place).split("."))
-        for mapping in mappings:
-            for path in paths:
-                is_found, value = _follow(mapping, path)
-                if is_found:
-                    return True, value
+            if value is not None:
+                return True, value
         return False, None
 
 
@@ -375,7 +386,7 @@ def reference_in(
     if place is not None:
         # ``reference_from`` is read by the rules of ``answer_from``: "a.b" is a path, …
         places = Overrides(answer_from=place)
-        is_found, value = places.find("answer", example, outputs)
+        is_found, value = places.find("answer", [example], outputs)
         if is_found:
             return _expected_answers(to_plain_value(value)), ""
         return (), "reference_from leads to nothing in the example's outputs"

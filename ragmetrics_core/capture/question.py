@@ -269,15 +269,16 @@ def _value_user_named(
     if field == "contexts":
         calls = [call for call in tree.root.walk() if call.documents is not None]
         mappings = (*mappings, {call.name: call.documents for call in calls})
+    runs = (tree.native_run, *tree.further_native_runs)
     try:
-        is_there, value = overrides.find(field, tree.native_run, *mappings)
+        is_there, value = overrides.find(field, runs, *mappings)
     except SettingError as error:
         return False, None, str(error)
     if not is_there and isinstance(getattr(overrides, f"{field}_from"), str):
         plain_mappings = [plain(each) for each in mappings]
         plain_mappings += [{"inputs": plain(each)} for each in inputs]
         plain_mappings += [{"outputs": plain(each)} for each in outputs]
-        is_there, value = overrides.find(field, tree.native_run, *plain_mappings)
+        is_there, value = overrides.find(field, (), *plain_mappings)
     if not is_there or value is None:  # None names nothing for this run
         return False, None, ""
     return True, plain(value), ""

@@ -385,6 +385,8 @@ class Tree:
             recorded.
         doubts: What is uncertain about the run. With a doubt nothing is exact.
         native_run: The framework's own run, for callables of the user.
+        further_native_runs: Those of other runs of the turn, which such a callable gets
+            where it returns None for this one.
         lookup_inputs: Mappings of what the run was given. The user's keys and paths,
             such as ``question_from="state.question"``, are looked up in them; the first
             hit counts.
@@ -420,6 +422,7 @@ class Tree:
     n_without_text: int = 0
     doubts: tuple[Doubt, ...] = ()
     native_run: Any = None
+    further_native_runs: tuple[Any, ...] = ()
     lookup_inputs: tuple[Any, ...] = ()
     lookup_outputs: tuple[Any, ...] = ()
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)

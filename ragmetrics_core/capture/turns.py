@@ -131,6 +131,9 @@ def join_trees(
         n_without_text=sum(tree.n_without_text for tree in trees),
         documents_without_text=_joined(tree.documents_without_text for tree in trees),
         doubts=tuple(dict.fromkeys(doubts)),
+        further_native_runs=tuple(
+            tree.native_run for tree in reversed(trees) if tree is not answering_run
+        ),
         # paths such as contexts_from="docs" are looked up in the last run first
         lookup_inputs=_joined(tree.lookup_inputs for tree in reversed(trees)),
         lookup_outputs=_joined(tree.lookup_outputs for tree in reversed(trees)),

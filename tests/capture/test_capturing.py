@@ -531,14 +531,16 @@ def test_guarded_hooks_return_none_and_let_interrupts_pass():
         ("query", "q"),
         ("inputs.query", "q"),
         (lambda run: run["output"], "a"),
+        (lambda run: run.get("earlier"), "b"),
         (None, None),
         ("nowhere", None),
     ],
 )
 def test_overrides_are_keys_paths_and_callables(source, expected):
     run = {"inputs": {"query": "q"}, "output": "a"}
+    runs = (run, {"output": "c", "earlier": "b"})
     found, value = Overrides(question_from=source).find(
-        "question", run, run["inputs"], run
+        "question", runs, run["inputs"], run
     )
     assert (found, value) == (expected is not None, expected)
 

@@ -324,6 +324,23 @@ def two_replies_returned(is_followed: bool) -> Sample:
     )
 
 
+@row("answer_guessed", "name its place by answer_from=")
+def what_to_ask_next_from_the_same_texts(is_followed: bool) -> Sample:
+    """The answer is no reply of the last run: a callable gets each run of the turn."""
+
+    def answer_of(run: Any) -> str | None:
+        ((message,),) = run.inputs["messages"]
+        ((reply,),) = run.outputs["generations"]
+        return reply["text"] if message.content.endswith(ASKED) else None
+
+    def app() -> None:
+        found = find()[0].page_content
+        say(shown(found))
+        say(f"{found}\nWhat may one ask next?", "When was it?\nWhere?")
+
+    return langchain(app, **({"answer_from": answer_of} if is_followed else {}))
+
+
 @row("answer_guessed", "put each into a block of its own")
 def two_questions_in_one_block(is_followed: bool) -> Sample:
     from langchain_ragmetrics import capture
