@@ -87,9 +87,7 @@ def leave_out_reasoning(sample: Sample) -> Sample:
         return sample
 
     def moved(place: int) -> int:
-        return place - sum(
-            min(place, end) - start for start, end in spans if start < place
-        )
+        return len(_without(answer[:place], spans))
 
     citations: list[Citation] = []
     for citation in sample.citations or ():

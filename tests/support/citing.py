@@ -61,3 +61,12 @@ def sentence(held: Collection[str], cited: Collection[int]) -> str:
     """A sentence of atoms that cites contexts by their places from 0."""
     marks = "".join(f"[{place + 1}]" for place in cited)
     return f"It holds {' and '.join(sorted(held))} {marks}."
+
+
+def cited_in(sample: Sample) -> list[tuple[str, tuple[int, ...], tuple[str, ...]]]:
+    """Each statement that an answer cites for, with its contexts and the marks of none."""
+    answer = sample.answer or ""
+    return [
+        (answer[one.start : one.end], one.contexts, one.dangling)
+        for one in sample.citations or ()
+    ]
