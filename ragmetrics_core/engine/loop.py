@@ -6,7 +6,6 @@ of their own, so that they hold up no judge. A process forked later makes its ow
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -18,8 +17,6 @@ from ragmetrics_core.models.threads import JUDGES_THREAD, OUR_THREADS, loop_in_t
 T = TypeVar("T")
 
 _METRICS_THREAD = "ragmetrics-metrics"
-# a loop holds its tasks weakly: one that only waits would be collected
-_pending: set[Future[Any]] = set()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -35,10 +32,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
             " other_judge.answer(question), or await asyncio.to_thread(metric.score,"
             " ...); in a plan ask with 'yield from ask([...])'"
         )
-    future = asyncio.run_coroutine_threadsafe(work, loop_in_thread(JUDGES_THREAD))
-    _pending.add(future)
-    future.add_done_callback(_pending.discard)
-    return future
+    return asyncio.run_coroutine_threadsafe(work, loop_in_thread(JUDGES_THREAD))
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
@@ -62,7 +56,3 @@ def run_metric(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(
         work, loop_in_thread(_METRICS_THREAD)
     ).result()
-
-
-if hasattr(os, "register_at_fork"):  # in a forked child the loop does not run
-    os.register_at_fork(after_in_child=_pending.clear)
