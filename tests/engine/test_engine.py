@@ -597,6 +597,24 @@ def test_an_interrupt_ends_with_what_is_done(in_coroutine):
     assert all(row.results or row.usage.calls for row in report.results)
 
 
+def test_an_interrupted_score_gives_up_its_question():
+    given_up = threading.Event()
+
+    class Waiting(Judge):
+        name = "waiting"
+
+        async def answer(self, question: Question):
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.set()
+
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        ContextAdherence().score(contexts=["c"], answer="a", judge=Waiting())
+    assert given_up.wait(10)
+
+
 @pytest.mark.parametrize(
     ("judge", "limits", "error", "words"),
     [
