@@ -604,7 +604,8 @@ def test_an_interrupted_score_gives_up_its_question():
         name = "waiting"
 
         async def answer(self, question: Question):
-            os.kill(os.getpid(), signal.SIGINT)
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.1, os.kill, os.getpid(), signal.SIGINT)
             try:
                 await asyncio.Event().wait()
             finally:
