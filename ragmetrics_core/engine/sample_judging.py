@@ -8,7 +8,6 @@ from functools import partial
 
 from ragmetrics_core.data import (
     JudgeUnavailable,
-    LimitReached,
     MetricResult,
     RowError,
     Sample,
@@ -236,11 +235,6 @@ class SampleJudging:
         None if there is no such judge.
         """
         for judge in self.judges:
-            error = judge.unavailable
-            if error is None:
-                continue  # the judge goes on
-            if isinstance(error, LimitReached):
-                continue  # the user's own limit ended the run, not the judge
-            if not judge.answered:
-                return error
+            if judge.unavailable is not None and not judge.answered:
+                return judge.unavailable
         return None

@@ -239,17 +239,15 @@ class RunJudge:
     def note(self, error: JudgeError) -> JudgeError:
         """Remember an error that says that the judge answers no further question.
 
-        A cap of the run, which is no fault of the judge, never takes the place of an
-        earlier error.
-
         Returns:
             The error of the metric that asked: where the run ends, it is cut off.
         """
-        # single: this question only was refused
-        if not isinstance(error, JudgeUnavailable) or error.single:
+        # a cap of the run is no fault of the judge; single: one question was refused
+        if isinstance(error, LimitReached) or not isinstance(error, JudgeUnavailable):
             return error
-        if self.unavailable is None or not isinstance(error, LimitReached):
-            self.unavailable = error
+        if error.single:
+            return error
+        self.unavailable = error
         return LimitReached(str(error)) if self.ends_run else error
 
 
@@ -397,7 +395,7 @@ def _noted(
     judge: RunJudge, reply: Asked[Any] | NotAnswered
 ) -> Asked[Any] | NotAnswered:
     """Have the judge remember an error that no question will be answered after."""
-    if isinstance(reply, NotAnswered) and not isinstance(reply.error, LimitReached):
+    if isinstance(reply, NotAnswered):
         return NotAnswered(judge.note(reply.error))
     return reply
 
@@ -520,7 +518,7 @@ async def _ask_in_slot(
 
 
 def _took_tokens(usage: Usage) -> bool:
-    return bool(usage.prompt_tokens or usage.completion_tokens or usage.cost)
+    return bool(usage.prompt_tokens or usage.cost)
 
 
 def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
