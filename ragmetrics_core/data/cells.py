@@ -33,6 +33,7 @@ from ragmetrics_core.data.scalars import (
     is_number,
     is_placeholder,
     is_present,
+    is_prose,
     is_word_for_nothing,
     number_as_text,
     plain_data,
@@ -65,11 +66,11 @@ _ID_KEYS = (
 )
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
 _METADATA_KEYS = ("metadata", "meta", "document.metadata")
-# A string, and the mark with which another one begins after it. One that is not closed
+# A string, then blanks and the mark with which another one begins. One that is not closed
 # goes on to the end of the text, so that no character is looked at for each mark before
 # it.
 _STRING = re.compile(
-    r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=\s*+(['"]?))""",
+    r"""('(?:\\.|[^'\\])*+(?:'|\\?\Z)|"(?:\\.|[^"\\])*+(?:"|\\?\Z))(?=(\s*+)(['"]?))""",
     re.DOTALL,
 )
 # A text as JSON writes it: with an escaped quotation mark or letter, and without escapes
@@ -106,11 +107,6 @@ _OBJECTS_WRITTEN = (
     re.compile(
         r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:\[\])++)[,;|\s]*+)++"
     ),
-)
-# three words, or a script that sets no blanks between words: of East Asia, Thai, Lao,
-# Burmese or Khmer
-_PROSE = re.compile(
-    r"\S\s+\S+\s+\S|[\u3040-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{6}"
 )
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
@@ -159,6 +155,8 @@ def data_in(value: Any) -> Any:
     Examples:
         >>> data_in("['a', None]"), data_in("['a'\n 'b']"), data_in("[sic]")
         (['a', None], ['a', 'b'], '[sic]')
+        >>> data_in("['It ' 'fell', 'b']")
+        ['It fell', 'b']
         >>> data_in("('a', 'b')"), data_in('"[\\"a\\"]"'), data_in('"a"')
         (('a', 'b'), ['a'], '"a"')
         >>> data_in(r'"J\u00fcrgen \"J.\""')
@@ -201,10 +199,14 @@ def _parse(text: str) -> Any:
             return fields[0] if len(fields) == 1 else text
         return text
     if python_text[0] not in "\"'":
-        # Numpy writes no comma between strings, and Python would join them.
-        python_text = _STRING.sub(
-            lambda string: f"{string[1]}," if string[2] else string[1], python_text
-        )
+        # Numpy writes blanks between strings and no comma, and Python would join them.
+        # Without a blank it is one string, with marks doubled as SQL and CSV write them.
+        if any(string[3] and not string[2] for string in _STRING.finditer(python_text)):
+            return text
+        if "," not in _STRING.sub("", python_text):
+            python_text = _STRING.sub(
+                lambda string: f"{string[1]}," if string[3] else string[1], python_text
+            )
     try:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake
@@ -345,7 +347,7 @@ def holds_prose(value: Any) -> bool:
     for element in as_list(value):
         is_object = isinstance(element, Mapping)
         texts += _texts_of_document(element).values() if is_object else [element]
-    return any(isinstance(text, str) and _PROSE.search(text) for text in texts)
+    return any(isinstance(text, str) and is_prose(text) for text in texts)
 
 
 def as_list(value: Any) -> list[Any]:
@@ -534,7 +536,7 @@ def prose_by_path(data: Mapping[Any, Any], depth: int = _DEEPEST) -> dict[str, s
         if isinstance(inner, Mapping) and depth:
             for path, text in prose_by_path(inner, depth - 1).items():
                 texts[f"{key}.{path}"] = text
-        elif isinstance(inner, str) and _PROSE.search(inner):
+        elif isinstance(inner, str) and is_prose(inner):
             texts[str(key)] = inner
     return texts
 
@@ -603,7 +605,7 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
         name
         for name, items in lists.items()
         if are_documents(items)
-        or (items and all(isinstance(it, str) and _PROSE.search(it) for it in items))
+        or (items and all(isinstance(it, str) and is_prose(it) for it in items))
     ]
     if not (filled or found) and names_media(document):
         raise RowError(f"{field}: number {rank}: {MEDIA_REFUSED}")
@@ -632,6 +634,8 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
             paths = sorted(prose, key=lambda path: -len(prose[path]))[:_MOST_PATHS]
             option = option_of_column(field, f"{column}.{paths[0]}")
             hint = f"; write its .{' or .'.join(paths)}, e.g. by {option}"
+        elif lists:
+            hint = "; write a list of the texts that it holds"
         raise RowError(
             f"{field}: number {rank} is an object without a text (such as"
             f" {', '.join(_TEXT_KEYS)}), of {len(keys)} keys:"

@@ -598,19 +598,19 @@ def _add_from_messages(
     nothing = FoundValue(None, "")
     for field in _SPEAKERS:
         for message in found_by_field.get(field, nothing).messages:
-            if message.unknown_types:
-                names = dict.fromkeys(message.unknown_types)
-                raise RowError(
-                    f"{field}: beside a text are parts of a type that is not known"
-                    f" ({names_in_words(names, most=_MOST_COLUMNS_SHOWN)}), which"
-                    " may belong to what is said; write the whole as one text"
-                )
+            _refuse_unread(message, field)
     for field in ("answer", "reference"):  # people say a thing in several messages
         texts = last_said(found_by_field.get(field, nothing).messages, _SPEAKERS[field])
         if len(texts) > 1:  # nobody knows which is meant
             raise RowError(several_in_one_row(field, len(texts)))
     for holder in ("question", "answer"):
-        column, messages = found_by_field.get(holder, nothing)[1:3]
+        found = found_by_field.get(holder, nothing)
+        column, messages = found.column, found.messages
+        if "contexts" not in found_by_field and any(
+            message.role == "tool" and message.text.strip() for message in messages
+        ):
+            words = "whose messages hold results of tools, which are no contexts here"
+            found_by_field[holder] = found._replace(beside=(*found.beside, words))
         said = [message for message in messages if message.role != "system"]
         places_of_user = [
             place
@@ -667,6 +667,17 @@ def _add_from_messages(
                 f"the messages of {column!r} go on with a reply after the last question,"
                 f" and {answer.column!r} holds another answer; leave one of them out"
             )
+
+
+def _refuse_unread(message: SaidMessage, field: str) -> None:
+    """Raise ``RowError`` for a message of which a part is not read."""
+    if message.unknown_types and message.role in ("user", "assistant", ANYONE):
+        names = dict.fromkeys(message.unknown_types)
+        raise RowError(
+            f"{field}: parts of a message are not read"
+            f" ({names_in_words(names, most=_MOST_COLUMNS_SHOWN)}), and may belong to"
+            " what is said; write the whole as one text"
+        )
 
 
 def _fuller_history(
@@ -1001,6 +1012,7 @@ def read_turns(value: Any, field: str = "history") -> list[Any]:
             for message in _messages_of_object(element, field):
                 if message.has_media:
                     raise RowError(f"{field}: {MEDIA_REFUSED}")
+                _refuse_unread(message, field)
                 if message.text not in (None, ""):
                     role = message.role or "user"
                     turns.append({"role": role, "content": message.text})

@@ -3,12 +3,18 @@
 A message says who spoke, and what was said.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
 from types import NoneType
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data.scalars import is_number, is_present, number_as_text
+from ragmetrics_core.data.scalars import (
+    is_number,
+    is_present,
+    is_prose,
+    number_as_text,
+)
 
 ROLES = {
     **dict.fromkeys(
@@ -36,10 +42,14 @@ _ENDS_OF_TOOL_PARTS = ("_call", "_tool_use", "_tool_result")
 _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PARTS)
 # in a user's message, and said by nobody; a "document" may have no type
 _SHOWN_PARTS = (*RESULT_PARTS, "document", "search_result")
+# in the type of a part, or in its names where it has none, as in Amazon Bedrock's
+_SAID_BY_NOBODY = re.compile("tool|function|reason|think|source", re.IGNORECASE)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
+_WHOLE_CONTENTS = ("content", "parts", "blocks")  # each is all that the message says
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "media", "inline")
+_FILES = ("file", "input_file", "document_url")
 # Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
 # LangChain, LangGraph.
 _MESSAGE_HOLDERS = (
@@ -57,8 +67,8 @@ _DEEPEST = 6  # objects and lists in each other
 
 
 MEDIA_REFUSED = (
-    "an image or a recording, which no judge is shown; say in words what it holds, or"
-    " leave the row out"
+    "an image, a recording or a file, which no judge is shown; say in words what it"
+    " holds, or leave the row out"
 )
 """What is wrong with such messages."""
 
@@ -70,7 +80,7 @@ ANYONE = ""
 class SaidMessage(NamedTuple):
     """A message's role and text, and whether it holds media or calls a tool, too.
 
-    Of the parts of a reply there are also those types that are not known.
+    Of its parts there are also those types that are not known and may belong to it.
     """
 
     role: str
@@ -106,10 +116,14 @@ class UnwrappedMessage(NamedTuple):
 
     @property
     def content(self) -> Any:
-        """What stands under the first key of a content; None if none is there."""
-        return next(
-            (self.fields[key] for key in _CONTENT_KEYS if key in self.fields), None
-        )
+        """What stands under the first key of a content that says something.
+
+        Vercel's SDK writes an empty content beside filled parts. Where none says
+        anything, the first that is there; None without any.
+        """
+        contents = [self.fields[key] for key in _CONTENT_KEYS if key in self.fields]
+        filled = [each for each in contents if text_of_content(each)]
+        return next(iter(filled or contents), None)
 
     @property
     def text(self) -> str:
@@ -234,7 +248,8 @@ def holds_media(content: object) -> bool:
     if not isinstance(content, Mapping):
         return False
     objects = [key for key, value in content.items() if isinstance(value, Mapping)]
-    return any(str(name).startswith(_MEDIA) for name in (_kind(content), *objects))
+    names = [str(name) for name in (_kind(content), *objects)]
+    return any(name.startswith(_MEDIA) or name in _FILES for name in names)
 
 
 def names_media(document: object) -> bool:
@@ -285,7 +300,9 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
         if source["type"] == "content":  # a text in parts
             return f"{text_of_content(source.get('content'))}\n"
         return f"{source.get('data')}\n" if source["type"] == "text" else ""
-    for key in ("text", "content", "response", "result"):
+    # OpenAI's assistants write {"type": "text", "text": {"value": "Blue"}}
+    of_text = ("value",) if kind is None else ("refusal",)
+    for key in ("text", "content", "response", "result", *of_text):
         if fields.get(key):
             return text_of_content(fields[key])
     return ""
@@ -300,7 +317,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
-        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False, unknown_types=())]
+        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False, unknown_types=[])]
     """
     if depth and isinstance(value, (list, tuple)):
         unknown = unknown_types_of_parts(value)
@@ -332,7 +349,11 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     # {"role": "user"} and what has no known role are no messages
     has_content = any(key in message.fields for key in _CONTENT_KEYS)
     if message.role is not None and (has_content or calls_tool):
-        has_media = holds_media(content)
+        # OpenAI's spoken replies have no content beside {"audio": {…}}
+        has_media = holds_media(
+            [message.fields, *map(message.fields.get, _CONTENT_KEYS)]
+        )
+        unread: list[str] = []
         if parts and message.role != "tool":
             content = [
                 part
@@ -340,7 +361,15 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
                 if not isinstance(part, Mapping)
                 or not (_kind(part) in _SHOWN_PARTS or "document" in part)
             ]
-        yield SaidMessage(message.role, text_of_content(content), has_media, calls_tool)
+            unread += _kinds_of_unread(content)
+        wholes = {
+            key: text_of_content(message.fields.get(key)) for key in _WHOLE_CONTENTS
+        }
+        wholes = {key: "".join(whole.split()) for key, whole in wholes.items() if whole}
+        if len({*wholes.values()}) > 1:  # nobody knows which of them was said
+            unread += wholes
+        text = text_of_content(content)
+        yield SaidMessage(message.role, text, has_media, calls_tool, unread)
         return
     if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages
         yield SaidMessage("assistant", "", calls_tool=True)
@@ -354,6 +383,30 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
+
+
+def _kinds_of_unread(parts: Sequence[object]) -> Iterator[str]:
+    """Yield the types of parts that hold prose which is not read and may be said.
+
+    The names of a part without a type stand for it: Amazon Bedrock writes
+    ``{"citationsContent": {"content": [{"text": "Blue."}]}}``.
+    """
+    for part in parts:
+        fields = unwrap_message(part).fields if isinstance(part, Mapping) else {}
+        name = str(_kind(fields) or ", ".join(map(str, fields)))
+        is_silent = fields.get("thought") is True or _SAID_BY_NOBODY.search(name)
+        is_read = holds_media(part) or bool(text_of_content(part))
+        if not (is_silent or is_read) and _holds_prose(part):
+            yield name
+
+
+def _holds_prose(value: object, depth: int = _DEEPEST) -> bool:
+    if isinstance(value, str):
+        return is_prose(value)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    parts = value if isinstance(value, (list, tuple)) and depth else ()
+    return any(_holds_prose(part, depth - 1) for part in parts)
 
 
 def is_of_parts(value: object) -> bool:

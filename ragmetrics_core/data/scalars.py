@@ -55,8 +55,13 @@ def number_as_text(value: Any) -> Any:
 # other words, and write these otherwise: a name is "Nan", and "Null" is German.
 _MARKS_OF_NOTHING = {"None", "nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
 _MARKS_OF_NOTHING |= {"NA", "N/A", "n/a"}
+_MARKS_OF_NOTHING |= {"[NULL]", "(null)", "<null>", "<nil>"}  # of DBeaver, Oracle, Go
 # Excel's (ECMA-376, part 1, 18.18.11) and other sheets', in any language: "#REF!", "#NOM?"
 _ERROR_OF_A_SHEET = re.compile(r"#(?:N/A|[A-ZÀ-Þ]+(?:/0)?[!?])")
+
+_PROSE = re.compile(
+    r"\S\s+\S+\s+\S|[\u3040-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{6}"
+)
 
 
 def is_present(value: Any) -> bool:
@@ -84,6 +89,14 @@ def is_blank(text: str) -> bool:
     return all(
         character.isspace() or category(character) in ("Cf", "Cc") for character in text
     )
+
+
+def is_prose(text: str) -> bool:
+    """Return True for a text of three words, or of a script without blanks between them.
+
+    Such are those of East Asia, Thai, Lao, Burmese and Khmer.
+    """
+    return _PROSE.search(text) is not None
 
 
 def composed_text(text: str) -> str:

@@ -26,7 +26,7 @@ _WITHIN_A_LINE = (
     " was judged as it stands; let the server parse its reasoning"
 )
 # "<think>", "[THINK]", "<seed:think>", "◁think▷"
-_NAME = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
+_NAME = r"(?:\w{1,20}:)?(?:(?:ant)?think(?:ing)?|thought|reasoning|reflection|scratchpad|analysis)"
 _OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
 _CLOSING = rf"[<\[◁]/{_NAME}[>\]▷]"
 # a line's code, and tags in quotes
@@ -36,12 +36,13 @@ _QUOTED = re.compile(
 _TAGS = re.compile(
     # at the beginning of a line, or right behind a text
     rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
-    r"|<\|channel>thought\b|<\|START_THINKING\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
+    r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<details type=.reasoning\b[^>\n]{0,80}>)"
     rf"|(?<=[^\s(]){_OPENING})"
     rf"|(?P<perhaps_opening>{_OPENING})"
     # what closes other things, too, and amid a sentence
     r"|(?P<closing_of_opened><channel\|>|</details>"
-    rf"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?|(?<=\w ){_CLOSING}(?= (?-i:[a-z])))"
+    rf"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?"
+    rf"|<\|end_of_thought\|>(?:\s*<\|begin_of_solution\|>)?|(?<=\w ){_CLOSING}(?= (?-i:[a-z])))"
     # alone at the beginning or end of a line
     rf"|(?P<closing_of_line>(?<=\n){_CLOSING}|{_CLOSING}(?=[ \t]*\n))"
     # and the final channel of gpt-oss, with and without signs

@@ -60,7 +60,7 @@ def test_jsonl(written):
     assert answers(path) == [
         "a",
         "b\u2028",
-        f"{path}, line 5: not JSON (Expecting value)",
+        f"{path}, line 5: not JSON (Expecting value); write each line as json.dumps does",
         f"{path}, line 6: a row must be an object with named fields, got list;"
         " write it as {name: value}",
         "ä\u2028c",

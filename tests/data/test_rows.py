@@ -410,6 +410,17 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
         ],
     },
     "an empty history": {"question": ANSWERED, "history": [], "answer": None},
+    "an empty content beside parts": {
+        "question": [
+            {**it, "content": "", "parts": [{"text": it["content"]}]} for it in ANSWERED
+        ]
+    },
+    "texts with annotations": {
+        "question": [
+            {**it, "content": [{"type": "text", "text": {"value": it["content"]}}]}
+            for it in ANSWERED
+        ]
+    },
     "from and value": {
         "conversations": "c7",
         "question": [
@@ -422,6 +433,15 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
         ],
     },
 }
+
+
+def test_results_of_tools_among_messages_are_told_where_there_are_no_contexts():
+    for contexts, is_told in (({}, True), ({"contexts": ["x"]}, False)):
+        sample = Sample.from_row(
+            {"messages": ANSWERED, "question": ANSWERED, **contexts}
+        )
+        doubts = sample.capture.doubts if sample.capture else {}
+        assert ("hold results of tools" in doubts.get("other_column", "")) is is_told
 
 
 @pytest.mark.parametrize("row", OF_MESSAGES.values(), ids=OF_MESSAGES)
@@ -530,12 +550,45 @@ def test_what_is_said_before_a_call_is_no_answer(call, write):
 @pytest.mark.parametrize("write", [json.dumps, lambda data: data])
 def test_of_a_part_of_another_type_nobody_knows_whether_it_is_said(beside, call, write):
     said = [*call, {"type": "text", "text": "Anna."}, beside]
-    words = rf"a type that is not known \({beside['type']}\), which may belong"
+    words = rf"are not read \({beside['type']}\), and may belong"
     for answer in (said, {"content": said}):
         with pytest.raises(RowError, match=f"answer: .* {words} to what is said"):
             Sample.from_row({"question": Q, "answer": write(answer)})
     sample = Sample.from_row({"question": Q, "prompt": write(said), "answer": "Anna."})
     assert (sample.question, sample.answer) == (Q, "Anna.")
+
+
+UNREAD = "Nobody lit it in that year."
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ({"type": "markdown", "markdown": UNREAD}, "markdown"),
+        ({"type": "text", "value": UNREAD}, "text"),
+        ({"type": "data-answer", "data": {"text": [UNREAD]}}, "data_answer"),
+        ({"citationsContent": {"content": [{"text": UNREAD}]}}, "citationsContent"),
+        ({"type": "file", "filename": "a.pdf", "file_data": "JVBE"}, ""),
+        ({"type": "step-start"}, None),
+        ({"type": "source-url", "title": UNREAD}, None),
+        ({"reasoningContent": {"reasoningText": {"text": UNREAD}}}, None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_part_of_a_message_that_holds_more_prose_is_refused(part, name, role):
+    said = {"role": role, "content": [{"type": "text", "text": Q}, part]}
+    field = "question" if role == "user" else "answer"
+    for row in ({field: said}, {field: json.dumps([said])}, {"history": [said]}):
+        if name is None:
+            assert Q in str(Sample.from_row(row).model_dump())
+            continue
+        words = rf"not read \({name}\)" if name else "a recording or a file"
+        with pytest.raises(RowError, match=words):
+            Sample.from_row(row)
+    differs = {**said, "content": "Another text.", "parts": [{"text": Q}]}
+    with pytest.raises(RowError, match=r"not read \(content, parts\)"):
+        Sample.from_row({field: [differs]})
 
 
 @pytest.mark.parametrize("field", ["question", "answer", "reference"])
@@ -862,7 +915,7 @@ def test_a_document_cut_by_str_is_a_bad_row_until_its_column_is_named(field, tex
 def test_a_retrieved_image_without_a_text_is_refused(field):
     node = {"text": "", "id_": "7", field: "a.png"}
     for image in (node, {"node": node, "score": 0.5}):
-        with pytest.raises(RowError, match="contexts: number 2: an image or a"):
+        with pytest.raises(RowError, match="contexts: number 2: an image, a recording"):
             Sample.from_row({"contexts": ["Rain.", image]})
     for told in ({**node, "text": "A lamp."}, {**node, field: None}):
         sample = Sample.from_row({"contexts": [told]})
@@ -1032,9 +1085,9 @@ def test_messages_that_no_judge_can_be_shown_are_refused(part, place):
     content = [{"type": "text", "text": messages[place]["content"]}, part]
     for shown in (content, [part]):
         messages[place]["content"] = shown
-        with pytest.raises(RowError, match="an image or a recording, which no judge"):
+        with pytest.raises(RowError, match="an image, a recording or a file"):
             Sample.from_row({"question": messages})
-        with pytest.raises(RowError, match="an image or a recording, which no judge"):
+        with pytest.raises(RowError, match="an image, a recording or a file"):
             Sample.from_row({"question": Q, "history": messages})
 
 
@@ -1240,6 +1293,7 @@ def test_what_shows_nothing_is_missing(nothing):
 
 
 MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
+MARKS += ["[NULL]", "(null)", "<null>", "<nil>"]
 MARKS += ["#SPILL!", "#NOM?", "#DIV/0!"]
 MARKS += ["None", "NA", "N/A", "n/a"]
 
@@ -1447,6 +1501,16 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         for field in ("reference", "contexts", "expected_ids")
     ),
     ({"question": 4}, {}, "question: needs a text, found int; .*"),
+    (
+        {"inputs": {"question": Q}, "outputs": {"error": "SECRET was not there"}},
+        {},
+        "answer .* found dict; write what went wrong in a column error",
+    ),
+    (  # marks doubled as SQL does
+        {"contexts": "['It wasn''t SECRET.', 'No SECRET.']"},
+        {},
+        "contexts: begins as a list and cannot be read as one; .*",
+    ),
     (
         {"contexts": ["SECRET", 4]},
         {},

@@ -167,6 +167,8 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(caplog):
         "analysis70 km?assistantfinal",
         "<|START_THINKING|>70 km?<|END_THINKING|><|START_RESPONSE|>",
         "<|channel>thought\n70 km?<channel|>",
+        "<scratchpad>70 km?</scratchpad>",
+        "<|begin_of_thought|>70 km?<|end_of_thought|>\n<|begin_of_solution|>",
         '<details type="reasoning" done="true">\n&gt; 70 km?\n</details>\n',
     ],
 )

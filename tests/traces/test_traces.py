@@ -826,7 +826,8 @@ def test_what_was_cut_off_is_read_up_to_there(tmp_path):
     path.write_bytes(gzip.compress(f"{lines[0]}\n".encode())[:-8])  # its sum is missing
     assert [one.id[0] for one in read] == ["a"]
     assert [str(one) for one in read.notes.unreadable] == [
-        "line 2 holds no span: not JSON (Expecting value)"
+        "line 2 holds no span: not JSON (Expecting value); write each"
+        " line as json.dumps does"
     ]
 
 

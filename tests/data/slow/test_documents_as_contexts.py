@@ -79,7 +79,7 @@ def test_the_metadata_of_an_image_is_not_what_it_shows():
     metadata = {"file_path": "lamp.png"}
     image = schema.ImageNode(image_path="lamp.png", metadata=metadata)
     for node in (image, schema.NodeWithScore(node=image, score=0.5)):
-        with pytest.raises(RowError, match="an image or a recording"):
+        with pytest.raises(RowError, match="an image, a recording or a file"):
             Sample.from_row({"contexts": [node]})
 
 

@@ -58,7 +58,7 @@ def test_a_message_object_with_an_image_is_refused():
     ]
     for shown in (message, of_langchain("user", content)):
         for row in ({"question": shown}, {"question": "Who?", "history": [shown]}):
-            with pytest.raises(RowError, match="an image or a recording"):
+            with pytest.raises(RowError, match="an image, a recording or a file"):
                 Sample.from_row({**row, "answer": "Anna."})
 
 
