@@ -127,12 +127,13 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
 
     # the required fields, in lower case: an object without any is no reply
     form: type[BaseModel] = question.Reply
+    fields_of_form = form.model_fields
     required = [
         (info.alias or name).casefold()
-        for name, info in form.model_fields.items()
+        for name, info in fields_of_form.items()
         if info.is_required()
     ]
-    names = required or [name.casefold() for name in form.model_fields]
+    names = required or [name.casefold() for name in fields_of_form]
     # beside a verdict in a bit, the list of what speaks against it may be left out
     telling = {*names, *overall_fields(form)}
     replies = [
@@ -166,7 +167,7 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         for beside in (before.rpartition("}")[2], behind)
         for name, number in _STATED.findall(beside)
     )
-    if is_taken_back or any(_verdict_in(value) != verdict for value in values):
+    if is_taken_back or any(_verdict_in(value) != verdict for value in values[:-1]):
         raise UnusableReply(
             "it holds several verdicts that contradict each other", raw=text
         )
@@ -451,8 +452,9 @@ def _verdict_in(reply: BaseModel) -> object:
     """
     name_of_list = list_field(type(reply))
     verdict: list[object] = []
+    fields = type(reply).model_fields
     for name, value in reply:
-        annotation = type(reply).model_fields[name].annotation
+        annotation = fields[name].annotation
         if name == name_of_list:
             verdict.append([_verdict_in(item) for item in value])
         elif annotation == tuple[str, ...]:

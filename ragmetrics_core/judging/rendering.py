@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from html import unescape
+from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
@@ -60,13 +61,12 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
+    messages = _taken_apart(instructions.template)
     # by the name of each part that the template shows: its texts, to be put into tags
     fenced_by_part = {
-        name: _fenced_texts(question.parts[name])
-        for name in map(
-            _name_of_placeholder, PLACEHOLDER.finditer(instructions.template)
-        )
-        if name in question.parts
+        piece.name: _fenced_texts(question.parts[piece.name])
+        for piece in chain.from_iterable(messages)
+        if isinstance(piece, _Placeholder) and piece.name in question.parts
     }
     sample_texts: list[str] = []
     for fenced_texts in fenced_by_part.values():
@@ -89,10 +89,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             tagged_texts.append(f"<{tag}{id_in_tag}>\n{text}\n</{tag}>\n")
         text_by_placeholder[name] = "".join(tagged_texts)
 
-    # the system message stands above the line; without a line there is none
-    *above, below = _BREAK.split(instructions.template, maxsplit=1)
-    system_text = _fill_template("".join(above), text_by_placeholder)
-    user_text = _fill_template(below, text_by_placeholder)
+    system_text, user_text = (_filled(each, text_by_placeholder) for each in messages)
     # an empty message is not sent; the text of the other is then the user's
     if system_text and user_text:
         return (Message("system", system_text), Message("user", user_text))
@@ -189,21 +186,49 @@ def tag_digits(texts: Sequence[str]) -> str:
     return digits
 
 
-def _fill_template(template: str, texts: Mapping[str, str]) -> str:
-    """Return a template with texts in place of its placeholders."""
+class _Placeholder(NamedTuple):
+    """A placeholder of a template, and the line break behind one that stands alone."""
 
-    def text_of(placeholder: re.Match[str]) -> str:
-        text = texts[_name_of_placeholder(placeholder)]
-        if not text:
-            return ""
-        return text.removesuffix("\n") + (placeholder["end"] or "")
-
-    return PLACEHOLDER.sub(text_of, template).strip()
+    name: str
+    end: str
 
 
-def _name_of_placeholder(placeholder: re.Match[str]) -> str:
-    """The name in a placeholder, which stands alone on its line or inside one."""
-    return placeholder["alone"] or placeholder["inside"]
+_Pieces = tuple[str | _Placeholder, ...]
+
+
+@lru_cache(maxsize=64)
+def _taken_apart(template: str) -> tuple[_Pieces, _Pieces]:
+    """Return the pieces of a template's two messages, that of the system first.
+
+    It stands above the line ``---``; without a line it has no pieces but "".
+    """
+    *above, below = _BREAK.split(template, maxsplit=1)
+    return _pieces_of("".join(above)), _pieces_of(below)
+
+
+def _pieces_of(text: str) -> _Pieces:
+    """Return the fixed texts and the placeholders of a message, in order."""
+    pieces: list[str | _Placeholder] = []
+    end_of_last = 0
+    for found in PLACEHOLDER.finditer(text):
+        name = found["alone"] or found["inside"]
+        pieces += [
+            text[end_of_last : found.start()],
+            _Placeholder(name, found["end"] or ""),
+        ]
+        end_of_last = found.end()
+    return (*pieces, text[end_of_last:])
+
+
+def _filled(pieces: _Pieces, texts: Mapping[str, str]) -> str:
+    """Return the text of a message, with texts in place of its placeholders."""
+    written: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            written.append(piece)
+        elif texts[piece.name]:
+            written += [texts[piece.name].removesuffix("\n"), piece.end]
+    return "".join(written).strip()
 
 
 @lru_cache(maxsize=64)

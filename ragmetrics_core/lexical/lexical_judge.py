@@ -152,8 +152,10 @@ def _answer(
     if parts != question.parts:
         question = replace(question, parts=parts)
     answer = parts.get("answer")
-    declines_in_fixed_words = answer is not None and declines("\n".join(answer.texts))
-    if not _is_in_english(parts) and not declines_in_fixed_words:
+    is_answerable = _is_in_english(parts) or (
+        answer is not None and declines("\n".join(answer.texts))
+    )
+    if not is_answerable:
         return NotAnswered(LanguageNotMeasured("not in English: words cannot judge it"))
     return answer_to(question)
 

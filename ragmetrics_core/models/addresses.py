@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from socket import inet_aton
 from types import MappingProxyType
@@ -373,6 +374,7 @@ def endpoint_address(text: str) -> Address:
     return address
 
 
+@lru_cache(maxsize=256)  # each request is held against the providers' own
 def read_address(text: str) -> Address:
     """Return the parts of the address of an endpoint.
 
