@@ -282,7 +282,7 @@ def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
     names_of_columns = tuple(name for name in rest if isinstance(name, str))
     cell_as_data = cache(lambda column: data_in(rest[column]))
     for field, places in _places_by_field(names_of_columns).items():
-        if field in named_by_caller:
+        if field in named_by_caller or not places:
             continue
         # a text, such as a question, may stand beside the part that was named
         is_text = field in _INNER_NAMES
