@@ -20,7 +20,6 @@ from socket import inet_aton
 from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import SettingError
 
@@ -453,6 +452,9 @@ def proxy_for(address: str, *, spares_this_machine: bool = True) -> str | None:
     """
     if not address:
         return None
+    # it imports clients of HTTP and email, which nothing else here needs
+    from urllib.request import getproxies, proxy_bypass
+
     parts = read_address(address)
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
     port = parts.port or (443 if parts.scheme == "https" else 80)
