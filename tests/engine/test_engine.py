@@ -463,6 +463,13 @@ def test_each_metric_may_have_its_own_judge(monkeypatch):
     )
 
 
+class OfHaystack:
+    """A generator of Haystack is known by its module."""
+
+
+OfHaystack.__module__ = "haystack.components.generators"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -474,7 +481,14 @@ def test_each_metric_may_have_its_own_judge(monkeypatch):
         (lambda: evaluate(ROWS, concurrency=0), "at least 1"),
         (lambda: evaluate(ROWS, answers="x"), "answers"),
         (lambda: evaluate(ROWS, colour_column="x"), "colour"),
-        (lambda: evaluate(ROWS, judge=3), "Judge"),
+        (lambda: evaluate(ROWS, judge=3), "a int; give .*'openai/gpt-4o-mini'"),
+        (lambda: evaluate(ROWS, judge=Judge), "give an object of Judge"),
+        (lambda: evaluate(ROWS, judge=" "), "name is blank"),
+        (lambda: evaluate(ROWS, judge="openai/https://x"), "holds no address"),
+        (
+            lambda: evaluate(ROWS, judge=OfHaystack()),
+            "a OfHaystack of haystack; give HaystackModel",
+        ),
         (lambda: ContextAdherence().score(Sample(), answer="x"), "not both"),
         (lambda: ContextAdherence().score(anwser="x", contexts=["c"]), "anwser"),
     ],

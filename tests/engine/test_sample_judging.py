@@ -1,6 +1,7 @@
 """Judging one sample: which judge, in which order questions are asked, and what a metric that is cut off leaves."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, LimitReached
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage
+from ragmetrics_core.engine.resolve import announce_embedded_judge, resolve_judge
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
@@ -143,3 +146,30 @@ def test_a_judge_that_answered_before_it_refused_leaves_its_results():
 def test_models_that_replied_are_told():
     judge = Answering(Usage(calls=1, models=("one-2025",)))
     assert judged(judge).run.models == ("one-2025",)
+
+
+# Which judge
+
+
+def test_the_order_in_which_a_judge_is_chosen(monkeypatch):
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "openai/from-env")
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
+    chosen = resolve_judge("openai/argument", metric_model="openai/metric")
+    assert chosen.name == "openai/argument"
+    assert isinstance(chosen, LLMJudge)
+    assert chosen.model.base_url == "http://127.0.0.1:9/v1"
+    assert resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
+    assert resolve_judge(None).name == "openai/from-env"
+    assert resolve_judge(chosen) is chosen
+    assert resolve_judge(chosen.model).model is chosen.model
+    assert resolve_judge("lexical").name == "lexical"
+
+
+def test_without_a_choice_the_embedded_judge_says_so_once(caplog):
+    announce_embedded_judge.cache_clear()
+    with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
+        assert resolve_judge(None).name == "lexical"
+        assert resolve_judge(None).name == "lexical"
+    (record,) = caplog.records
+    assert record.name == "ragmetrics_core"
+    assert record.getMessage().startswith("No judge named")

@@ -571,7 +571,13 @@ def test_a_name_is_one_judge_until_the_key_changes(monkeypatch):
         resolve_judge("openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1") is not one
     )
     monkeypatch.setenv("OPENAI_API_KEY", "sk-two")
-    assert resolve_judge("openai/gpt-4o-mini") is not one
+    two = resolve_judge("openai/gpt-4o-mini")
+    assert two is not one
+    addresses = [f"http://127.0.0.1:{port}/v1" for port in range(100, 132)]
+    later = [resolve_judge(two.name, api_base=address) for address in addresses]
+    # of more than 32 judges the first are forgotten
+    assert resolve_judge(two.name, api_base=addresses[0]) is later[0]
+    assert resolve_judge(two.name) is not two
 
 
 def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server):

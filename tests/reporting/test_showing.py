@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+import time
 
 import pytest
 from judge_replies import poll
@@ -19,9 +20,9 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.data import adherence_worth, judge_in_words
+from ragmetrics_core.data import Failed, Usage, adherence_worth, judge_in_words
 from ragmetrics_core.data.errors import UnusableReply
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.results import ErrorInfo, SampleResult
 from ragmetrics_core.engine import progress
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -173,6 +174,35 @@ def test_a_notebook_shows_a_line_that_renews_itself(monkeypatch, caplog):
     with Display(1, seen.append):
         pass
     assert stream.text == ""
+
+
+def test_log_lines_elsewhere_tell_how_far_a_run_is(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, "ragmetrics_core"):
+        for show in (False, None):
+            evaluate([SAMPLE], ["adherence"], judge="lexical", progress=show)
+    assert caplog.messages == ["1/1 samples, 0 failed, 0 calls, $0.0000"]
+    assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "costs", "line"),
+    [
+        (4, [], "0/4 samples, 0 failed, 0 calls, $0.0000"),
+        (4, [0.25, 0.5], "2/4 samples, 2 failed, 4 calls, $0.7500, 10 s left"),
+        (2, [None, 0.25], "2/2 samples, 2 failed, 4 calls, price unknown"),
+        (None, [0.25], "1 samples, 1 failed, 2 calls, $0.2500"),
+    ],
+)
+def test_a_line_tells_what_failed_what_it_cost_and_the_time_left(total, costs, line):
+    how_far = Progress(total, started=time.monotonic() - 10)
+    error = ErrorInfo(type="JudgeError", message="r")
+    for cost in costs:
+        usage = Usage(calls=2, cost=cost)
+        failed = Failed(metric="m", reason="r", error=error, usage=usage)
+        how_far.add(SampleResult(index=0, sample=SAMPLE, results={"m": failed}))
+    assert how_far.line() == line
 
 
 class NarrowTerminal(OutStream):

@@ -4,7 +4,6 @@ The one file that imports it.
 """
 
 import inspect
-import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from one_loop import OneLoop
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.engine import resolve
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.chat import ChatRequest, Message
 from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.models.endpoint_errors import judge_error, seconds_of_retry_after
@@ -427,40 +425,6 @@ def test_nothing_is_printed_and_no_other_host_is_asked():
 
 
 # Which judge
-
-
-def test_the_order_in_which_a_judge_is_chosen(monkeypatch):
-    monkeypatch.setenv("RAGMETRICS_JUDGE", "openai/from-env")
-    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
-    chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
-    assert chosen.name == "openai/argument"
-    assert isinstance(chosen, LLMJudge)
-    assert chosen.model.base_url == "http://127.0.0.1:9/v1"
-    assert (
-        resolve.resolve_judge(None, metric_model="openai/metric").name
-        == "openai/metric"
-    )
-    assert resolve.resolve_judge(None).name == "openai/from-env"
-    assert resolve.resolve_judge(chosen) is chosen
-    assert resolve.resolve_judge(LiteLLMModel("openai/model")).name == "openai/model"
-    assert resolve.resolve_judge("lexical").name == "lexical"
-
-
-def test_without_a_choice_the_embedded_judge_says_so_once(caplog):
-    resolve.announce_embedded_judge.cache_clear()
-    with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
-        assert resolve.resolve_judge(None).name == "lexical"
-        assert resolve.resolve_judge(None).name == "lexical"
-    assert (
-        len([record for record in caplog.records if record.name == "ragmetrics_core"])
-        == 1
-    )
-
-
-@pytest.mark.parametrize("judge", [7, " ", object(), LLMJudge])
-def test_what_is_no_judge_is_explained(judge):
-    with pytest.raises(errors.SettingError, match="openai/gpt-4o-mini"):
-        resolve.resolve_judge(judge)
 
 
 @pytest.mark.parametrize(
