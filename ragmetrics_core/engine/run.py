@@ -329,15 +329,15 @@ class Run:
         Raises:
             Exception: What the iterator raised before its first row.
         """
-        n_rows = 0
+        has_begun = False
         try:
             for row in rows:
-                n_rows += 1
+                has_begun = True
                 yield row
         except RagMetricsError:
             raise
         except Exception as error:  # whatever a user's iterator raises
-            if n_rows == 0:
+            if not has_begun:
                 raise
             self.source_error = error
             logger.error("%s", self.stopped)  # its words may hold texts

@@ -716,15 +716,19 @@ def test_the_embedded_judge_opens_no_socket(monkeypatch):
     assert {o.status for r in report.results for o in r.results.values()} == {"scored"}
 
 
-def test_progress_counts_every_sample():
+@pytest.mark.parametrize("is_async", [False, True])
+def test_progress_counts_every_sample(is_async):
     seen = []
     judge = ScriptedJudge({Adherent: polls((poll("yes"),)), Useful: useful(True)})
-    evaluate(
-        ROWS[:5],
-        ["utilization", "adherence"],
-        judge=judge,
-        progress=lambda p: seen.append((p.done, p.calls, p.total)),
-    )
+    options = {
+        "judge": judge,
+        "progress": lambda p: seen.append((p.done, p.calls, p.total)),
+    }
+    metrics = ["utilization", "adherence"]
+    if is_async:
+        asyncio.run(aevaluate(ROWS[:5], metrics, **options))
+    else:
+        evaluate(ROWS[:5], metrics, **options)
     assert seen == [(n, 3 * n, 5) for n in range(1, 6)]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import platform
 from typing import Any
 
 import pytest
@@ -173,3 +174,25 @@ def test_without_a_choice_the_embedded_judge_says_so_once(caplog):
     (record,) = caplog.records
     assert record.name == "ragmetrics_core"
     assert record.getMessage().startswith("No judge named")
+
+
+@pytest.mark.parametrize(
+    ("judge", "models", "in_environment", "is_chosen"),
+    [
+        ("lexical", (None, None), None, True),
+        (None, (None, None), "lexical", True),
+        (None, ("lexical", "lexical"), None, True),
+        (None, ("lexical", None), None, False),
+        (None, (None, None), None, False),
+    ],
+)
+def test_a_run_tells_whether_its_judge_was_chosen(
+    judge, models, in_environment, is_chosen, monkeypatch
+):
+    if in_environment:
+        monkeypatch.setenv("RAGMETRICS_JUDGE", in_environment)
+    metrics = [ContextAdherence(name=f"m{n}", model=m) for n, m in enumerate(models)]
+    run = judged(judge, metrics).run
+    assert run.judge_chosen is is_chosen
+    assert run.packages["python"] == platform.python_version()
+    assert 0 <= run.seconds < 3600
