@@ -144,6 +144,19 @@ def test_a_judge_that_answered_before_it_refused_leaves_its_results():
     assert set(later) == {None}  # the last row may not have begun
 
 
+def test_what_the_embedded_judge_answers_is_no_payment_that_a_refusal_would_lose(
+    monkeypatch,
+):
+    refusing = Answering(error=AuthenticationFailed("the key was refused"))
+    monkeypatch.setattr(f"{__name__}.REFUSING", refusing, raising=False)
+    metrics = [
+        ContextAdherence(name="first", model="lexical"),
+        ContextAdherence(name="second", model=f"{__name__}:REFUSING"),
+    ]
+    with pytest.raises(AuthenticationFailed):
+        judged(None, metrics)
+
+
 def test_models_that_replied_are_told():
     judge = Answering(Usage(calls=1, models=("one-2025",)))
     assert judged(judge).run.models == ("one-2025",)

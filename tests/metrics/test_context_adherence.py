@@ -51,10 +51,12 @@ def test_the_side_that_names_most_claims_explains_else_the_longest():
 
 
 def test_lost_polls_leave_a_score_with_bounds_if_they_cannot_turn_the_verdict():
-    result, _ = score(polled(*["yes"] * 3, failures=(RateLimited("slow"),) * 2))
-    assert (result.value, result.bounds) == (1.0, (3 / 5, 1.0))
-    assert result.reason.endswith("(Polls were lost; with them it is 0.60 to 1.00.)")
-    assert result.evidence.missing == 2
+    for verdict, value, low, high in (("yes", 1.0, 0.6, 1.0), ("no", 0.0, 0.0, 0.4)):
+        result, _ = score(polled(*[verdict] * 3, failures=(RateLimited("slow"),) * 2))
+        assert (result.value, result.bounds) == (value, (low, high))
+        in_words = f"(Polls were lost; with them it is {low:.2f} to {high:.2f}.)"
+        assert result.reason.endswith(in_words)
+        assert result.evidence.missing == 2
     unknown, _ = score(polled("yes", "yes", "no", failures=(RateLimited("slow"),) * 2))
     assert (unknown.status, unknown.error.type) == ("failed", "TooFewPolls")
     assert "3 of 5 polls were answered, and the others could turn" in unknown.reason
