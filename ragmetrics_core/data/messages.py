@@ -43,7 +43,7 @@ _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PA
 # in a user's message, and said by nobody; a "document" may have no type
 _SHOWN_PARTS = (*RESULT_PARTS, "document", "search_result")
 # in the type of a part, or in its names where it has none, as in Amazon Bedrock's
-_SAID_BY_NOBODY = re.compile("tool|function|reason|think|source", re.IGNORECASE)
+_SAID_BY_NOBODY = re.compile("tool|function|reason|think|source|refusal", re.IGNORECASE)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 _WHOLE_CONTENTS = ("content", "parts", "blocks")  # each is all that the message says
@@ -301,7 +301,7 @@ def _text_of_part(part: Mapping[str, Any]) -> str:
             return f"{text_of_content(source.get('content'))}\n"
         return f"{source.get('data')}\n" if source["type"] == "text" else ""
     # OpenAI's assistants write {"type": "text", "text": {"value": "Blue"}}
-    of_text = ("value",) if kind is None else ("refusal",)
+    of_text = ("value",) if kind is None else ()
     for key in ("text", "content", "response", "result", *of_text):
         if fields.get(key):
             return text_of_content(fields[key])

@@ -572,6 +572,7 @@ UNREAD = "Nobody lit it in that year."
         ({"type": "step-start"}, None),
         ({"type": "source-url", "title": UNREAD}, None),
         ({"reasoningContent": {"reasoningText": {"text": UNREAD}}}, None),
+        ({"type": "refusal", "refusal": UNREAD}, None),
     ],
     ids=str,
 )
