@@ -51,6 +51,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.messages import (
     ANYONE,
     MEDIA_REFUSED,
+    ROLES,
     SaidMessage,
     holds_media,
     known_role,
@@ -606,12 +607,18 @@ def _add_from_messages(
     for holder in ("question", "answer"):
         found = found_by_field.get(holder, nothing)
         column, messages = found.column, found.messages
+        roles = {message.role for message in messages if message.text.strip()}
+        others = sorted(roles - {*ROLES.values(), ANYONE})
+        words = []
         if "contexts" not in found_by_field and any(
-            message.role == "tool" and message.text.strip() for message in messages
+            it.shows_documents for it in messages
         ):
-            words = "whose messages hold results of tools, which are no contexts here"
-            found_by_field[holder] = found._replace(beside=(*found.beside, words))
-        said = [message for message in messages if message.role != "system"]
+            words = ["whose messages show documents, which are no contexts here"]
+        if others:
+            words.append(f"of whose messages those by {', '.join(others)} are not read")
+        if words:
+            found_by_field[holder] = found._replace(beside=(*found.beside, *words))
+        said = [it for it in messages if it.role not in ("system", *others)]
         places_of_user = [
             place
             for place, message in enumerate(said)
@@ -1028,7 +1035,8 @@ def _messages_of_object(value: Mapping[str, Any], field: str) -> list[SaidMessag
     Raises ``RowError`` for an object without any.
     """
     messages = list(said_messages(value))
-    if messages:
+    names_speakers = all(message.role != ANYONE for message in messages)
+    if messages and names_speakers:
         return messages
     unwrapped = unwrap_message(value)
     content = unwrapped.content
@@ -1044,7 +1052,8 @@ def _messages_of_object(value: Mapping[str, Any], field: str) -> list[SaidMessag
             SaidMessage("user", asked.value),
             SaidMessage("assistant", answered.value),
         ]
-    if [message.role for message in pair] != ["user", "assistant"]:
+    is_pair = [message.role for message in pair] == ["user", "assistant"]
+    if not (is_pair and names_speakers):
         raise RowError(
             f"{field}: an object that is no message; write each as"
             ' {"role": "user", "content": "…"}, or in pairs as {"question": "…",'

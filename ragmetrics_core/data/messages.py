@@ -5,6 +5,7 @@ A message says who spoke, and what was said.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from operator import is_
 from types import NoneType
 from typing import Any, NamedTuple
@@ -49,7 +50,15 @@ _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "mes
 _WHOLE_CONTENTS = ("content", "parts", "blocks")  # each is all that the message says
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "media", "inline")
-_FILES = ("file", "input_file", "document_url")
+_FILES = (
+    "file",
+    "input_file",
+    "document_url",
+    "fileData",
+    "file_data",
+    "attachments",
+    "experimental_attachments",
+)
 # Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
 # LangChain, LangGraph.
 _MESSAGE_HOLDERS = (
@@ -80,7 +89,8 @@ ANYONE = ""
 class SaidMessage(NamedTuple):
     """A message's role and text, and whether it holds media or calls a tool, too.
 
-    Of its parts there are also those types that are not known and may belong to it.
+    Of its parts there are also those types that are not known and may belong to it, and
+    whether some are documents, which are shown and not said.
     """
 
     role: str
@@ -88,6 +98,7 @@ class SaidMessage(NamedTuple):
     has_media: bool = False
     calls_tool: bool = False
     unknown_types: Sequence[str] = ()
+    shows_documents: bool = False
 
 
 class UnwrappedMessage(NamedTuple):
@@ -105,7 +116,7 @@ class UnwrappedMessage(NamedTuple):
     @property
     def speaker(self) -> object:
         """Who wrote it, in the message's own word; None if it does not say."""
-        keys = ("type", "from", "speaker")
+        keys = ("type", "from", "speaker", "sender")
         names = [self.fields.get("role"), self.class_name, *map(self.fields.get, keys)]
         return next(filter(None, names), None)
 
@@ -177,8 +188,11 @@ def messages_of_pair(value: object) -> list[Mapping[str, Any]]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return []
     first, second = value
-    if not (isinstance(first, str) and isinstance(second, (str, NoneType))):
+    texts = [each for each in value if isinstance(each, str)]
+    if not texts or not all(isinstance(each, (str, NoneType)) for each in value):
         return []
+    if first is None:  # Gradio's greeting
+        return [{"role": "assistant", "content": second}]
     role = known_role(first)
     if role is not None:
         return [{"role": role, "content": second}]
@@ -247,7 +261,12 @@ def holds_media(content: object) -> bool:
         return any(map(holds_media, content))
     if not isinstance(content, Mapping):
         return False
-    objects = [key for key, value in content.items() if isinstance(value, Mapping)]
+    # Ollama writes {"content": "Who?", "images": ["iVBO…"]}
+    objects = [
+        key
+        for key, value in content.items()
+        if value and isinstance(value, (Mapping, list, tuple))
+    ]
     names = [str(name) for name in (_kind(content), *objects)]
     return any(name.startswith(_MEDIA) or name in _FILES for name in names)
 
@@ -316,8 +335,9 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         depth: How many containers inside of each other are looked into.
 
     Examples:
-        >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
-        [SaidMessage(role='user', text='Who?', has_media=False, calls_tool=False, unknown_types=[])]
+        >>> talk = {"messages": [{"role": "user", "content": "Who?"}]}
+        >>> [(message.role, message.text) for message in said_messages(talk)]
+        [('user', 'Who?')]
     """
     if depth and isinstance(value, (list, tuple)):
         unknown = unknown_types_of_parts(value)
@@ -333,8 +353,12 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
             value = [message for (message,) in pairs]
-        for item in value:
-            yield from said_messages(item, depth - 1)
+        messages = list(
+            chain.from_iterable(said_messages(item, depth - 1) for item in value)
+        )
+        # of several that do not say who spoke none is known
+        is_of_unknown = [message.role for message in messages].count(ANYONE) > 1
+        yield from () if is_of_unknown else messages
     if not depth or not isinstance(value, Mapping):
         return
     message = unwrap_message(value)
@@ -354,14 +378,19 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
             [message.fields, *map(message.fields.get, _CONTENT_KEYS)]
         )
         unread: list[str] = []
+        shown = [
+            part
+            for part in parts
+            if isinstance(part, Mapping)
+            and (_kind(part) in _SHOWN_PARTS or "document" in part)
+        ]
         if parts and message.role != "tool":
-            content = [
-                part
-                for part in parts
-                if not isinstance(part, Mapping)
-                or not (_kind(part) in _SHOWN_PARTS or "document" in part)
-            ]
+            content = [part for part in parts if part not in shown]
             unread += _kinds_of_unread(content)
+            has_media = has_media or any(
+                "document" in (_kind(part), *part) and not text_of_content([part])
+                for part in shown
+            )
         wholes = {
             key: text_of_content(message.fields.get(key)) for key in _WHOLE_CONTENTS
         }
@@ -369,12 +398,17 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         if len({*wholes.values()}) > 1:  # nobody knows which of them was said
             unread += wholes
         text = text_of_content(content)
-        yield SaidMessage(message.role, text, has_media, calls_tool, unread)
+        shows_documents = message.role == "tool" or bool(text_of_content(shown))
+        yield SaidMessage(
+            message.role, text, has_media, calls_tool, unread, shows_documents
+        )
         return
     if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages
         yield SaidMessage("assistant", "", calls_tool=True)
         return
     if isinstance(message.fields.get("role"), str):  # of somebody else
+        if message.role is None and has_content:
+            yield SaidMessage(message.fields["role"], text_of_content(content))
         return
     for holder in _MESSAGE_HOLDERS:
         if isinstance(value.get(holder), (Mapping, list, tuple)):

@@ -435,13 +435,38 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("key", ["sender", "author"])
+def test_messages_of_several_blocks_need_a_known_speaker(key):
+    talk = [
+        {
+            key: message["role"],
+            "content": [{"type": "text", "text": message["content"]}],
+        }
+        for message in (*NOW, {"role": "assistant", "content": "Anna."})
+    ]
+    for row in ({"question": talk}, {"question": Q, "history": talk[:-2]}):
+        if key == "author":
+            with pytest.raises(RowError):
+                Sample.from_row(row)
+        else:
+            sample = Sample.from_row(row)
+            assert sample.question == Q
+            assert [turn.role for turn in sample.history][-2:] == ["user", "assistant"]
+
+
+def test_messages_of_an_unknown_speaker_are_told():
+    talk = [*NOW[:-1], {"role": "expert", "content": "Ida Voss lit it."}, NOW[-1]]
+    doubts = Sample.from_row({"question": talk}).capture.doubts
+    assert "those by expert are not read" in doubts["other_column"]
+
+
 def test_results_of_tools_among_messages_are_told_where_there_are_no_contexts():
     for contexts, is_told in (({}, True), ({"contexts": ["x"]}, False)):
         sample = Sample.from_row(
             {"messages": ANSWERED, "question": ANSWERED, **contexts}
         )
         doubts = sample.capture.doubts if sample.capture else {}
-        assert ("hold results of tools" in doubts.get("other_column", "")) is is_told
+        assert ("show documents" in doubts.get("other_column", "")) is is_told
 
 
 @pytest.mark.parametrize("row", OF_MESSAGES.values(), ids=OF_MESSAGES)
@@ -569,6 +594,8 @@ UNREAD = "Nobody lit it in that year."
         ({"type": "data-answer", "data": {"text": [UNREAD]}}, "data_answer"),
         ({"citationsContent": {"content": [{"text": UNREAD}]}}, "citationsContent"),
         ({"type": "file", "filename": "a.pdf", "file_data": "JVBE"}, ""),
+        ({"type": "document", "source": {"type": "file", "file_id": "f9"}}, ""),
+        ({"fileData": {"fileUri": "gs://a.pdf"}}, ""),
         ({"type": "step-start"}, None),
         ({"type": "source-url", "title": UNREAD}, None),
         ({"reasoningContent": {"reasoningText": {"text": UNREAD}}}, None),
@@ -1560,7 +1587,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         "history number 1: needs .* found int; .*",
     ),
     # who said it is not known
-    ({"history": [{"sender": "bot", "text": "SECRET"}]}, {}, "history: an .* write .*"),
+    ({"history": [{"writer": "bot", "text": "SECRET"}]}, {}, "history: an .* write .*"),
     ({"history": [{"content": "SECRET"}]}, {}, "history: an object .* write each .*"),
     ({"history": [["SECRET", 1]]}, {}, "history number 1: needs .* found list; .*"),
     *(
