@@ -933,7 +933,8 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     if not isinstance(data, Mapping):
         return _last_message(data, field)
     text = _text_under(data, USUAL_NAMES[field], field, depth)
-    text = text or _last_message(data, field)
+    if text is None or not is_filled(text.value, field):
+        text = _last_message(data, field) or text
     role = unwrap_message(data).role
     if text is not None or role not in (None, _SPEAKERS[field]):
         return text

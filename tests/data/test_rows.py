@@ -399,6 +399,10 @@ OF_MESSAGES: dict[str, dict[str, Any]] = {
     "LangGraph": {"input": {"messages": ANSWERED}, "output": {"messages": ANSWERED}},
     "a reply with the whole talk": {"question": Q, "output": {"messages": ANSWERED}},
     "a reply alone": {"output": {"messages": ANSWERED}},
+    "a null beside the messages": {
+        "question": Q,
+        "output": {"answer": None, "llm_output": None, "messages": ANSWERED},
+    },
     "what was shown beside what was said": {
         "question": [
             *NOW[:-1],
