@@ -84,7 +84,9 @@ _LIST_BEGINS = re.compile(
     r"""\s*(?:(?:array\()?\[\s*["'{“”„‘«]|\{\s*["']|\(\s*(["'])(?:(?!\1).)*+\1\s*,\s*["']|"\s*[\[{]\s*(?:\\|\{))""",
     re.DOTALL,
 )
-_MESSAGES_BEGIN = re.compile(r'\s*(?:\[\s*)?\{\s*"(?:role|messages)"\s*:')
+_MESSAGES_BEGIN = re.compile(
+    r"""\s*(?:(?:\[\s*)?\{\s*"(?:role|messages)"|\[\s*\{\s*(["'])(?:role|content)\1)\s*:"""
+)
 _LIST_OF_TEXTS_BEGINS = re.compile(r'\s*\[\s*"')
 # What ``str()`` makes of an object, a list of some or a dictionary that holds some: a
 # class with its fields, or, as pydantic does, fields alone. Its strings are cut to "''"
@@ -428,13 +430,14 @@ def refuse_what_was_cut(value: Any, field: str) -> None:
     Raises ``RowError``.
     """
     begins = _LIST_OF_TEXTS_BEGINS if field == "reference" else _MESSAGES_BEGIN
-    if isinstance(value, str) and begins.match(value):
+    is_text = isinstance(value, str) and isinstance(data_in(value), str)
+    if is_text and begins.match(value):
         try:
             json.JSONDecoder().raw_decode(value.lstrip())
         except (ValueError, RecursionError):
             raise RowError(
                 f"{field}: begins as JSON, and cannot be read as such; perhaps it was"
-                " cut off"
+                " cut off, or written by str() of arrays"
             ) from None
 
 

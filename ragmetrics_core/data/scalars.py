@@ -57,7 +57,7 @@ _MARKS_OF_NOTHING = {"None", "nan", "NaN", "NaT", "NULL", "null", "<NA>", "\\N"}
 _MARKS_OF_NOTHING |= {"NA", "N/A", "n/a"}
 _MARKS_OF_NOTHING |= {"[NULL]", "(null)", "<null>", "<nil>"}  # of DBeaver, Oracle, Go
 # Excel's (ECMA-376, part 1, 18.18.11) and other sheets', in any language: "#REF!", "#NOM?"
-_ERROR_OF_A_SHEET = re.compile(r"#(?:N/A|[A-ZÀ-Þ]+(?:/0)?[!?])")
+_ERROR_OF_A_SHEET = re.compile(r"#(?:N/[AD]|NV|¡?[A-ZÀ-Þ]+(?:/0)?[!?])")
 
 _PROSE = re.compile(
     r"\S\s+\S+\s+\S|[\u3040-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{6}"

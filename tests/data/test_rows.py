@@ -1325,7 +1325,7 @@ def test_what_shows_nothing_is_missing(nothing):
 
 
 MARKS = ["nan", " NaN ", "NaT", "NULL", "null", "<NA>", r"\N", "#N/A", "#VALUE!"]
-MARKS += ["[NULL]", "(null)", "<null>", "<nil>"]
+MARKS += ["[NULL]", "(null)", "<null>", "<nil>", "#NV", "#N/D", "#¡REF!"]
 MARKS += ["#SPILL!", "#NOM?", "#DIV/0!"]
 MARKS += ["None", "NA", "N/A", "n/a"]
 
@@ -1537,6 +1537,11 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {"inputs": {"question": Q}, "outputs": {"error": "SECRET was not there"}},
         {},
         "answer .* found dict; write what went wrong in a column error",
+    ),
+    (  # an array of numpy in CSV
+        {"question": "[{'content': 'SECRET', 'role': 'user'}\n {'content': 'b'}]"},
+        {},
+        "question: begins as JSON, and cannot be read .* of arrays",
     ),
     (  # marks doubled as SQL does
         {"contexts": "['It wasn''t SECRET.', 'No SECRET.']"},

@@ -168,6 +168,8 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(caplog):
         "<|channel>thought\n70 km?<channel|>",
         "<scratchpad>70 km?</scratchpad>",
         "<|begin_of_thought|>70 km?<|end_of_thought|>\n<|begin_of_solution|>",
+        "<unused94>thought\n70 km?<unused95>",
+        '<details style="color:gray" open> <summary> Thinking... </summary>\n70?\n</details>\n',
         '<details type="reasoning" done="true">\n&gt; 70 km?\n</details>\n',
     ],
 )
