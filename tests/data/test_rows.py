@@ -458,6 +458,12 @@ def test_messages_of_several_blocks_need_a_known_speaker(key):
             assert [turn.role for turn in sample.history][-2:] == ["user", "assistant"]
 
 
+def test_the_hops_of_a_test_set_of_ragas_are_not_compared():
+    hops = ["<1-hop>\n\nAnna lit it.", "<2-hop>\n\nIda kept it."]
+    row = {"contexts": ["Anna lit it.", "Ida kept it."], "reference_contexts": hops}
+    assert RetrievalRanking().score(Sample.from_row(row)).value == 1.0
+
+
 def test_messages_of_an_unknown_speaker_are_told():
     talk = [*NOW[:-1], {"role": "expert", "content": "Ida Voss lit it."}, NOW[-1]]
     doubts = Sample.from_row({"question": talk}).capture.doubts
