@@ -594,7 +594,10 @@ def read_context(cell: Any, field: str, rank: int, column: str = "") -> Any:
             f" {kind}; write it as a text, or leave it out"
         )
     message = unwrap_message(cell)
-    if known_role(message.fields.get("role") or message.class_name) == "assistant":
+    # LangChain writes {"type": "ai", "content": "…"}; a passage may have another type
+    is_of_langchain = message.fields.get("type") in ("ai", "AIMessageChunk")
+    role = known_role(message.fields.get("role") or message.class_name)
+    if role == "assistant" or is_of_langchain:
         raise RowError(
             f"{field}: number {rank} is a message of the assistant, and what a model said"
             " is no evidence; if it was retrieved, write its text alone"

@@ -1566,15 +1566,21 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ),
     ({"contexts": [["SECRET"]]}, {}, "contexts: number 1 .* found list; .*"),
     ({"contexts": [{}]}, {}, f"{NUMBER_1} .*of 0 keys: none is a name"),
-    (
-        {
-            "contexts": [
-                {"role": "user", "content": "Who?"},
-                {"role": "assistant", "content": "Anna."},
-            ]
-        },
-        {},
-        "contexts: number 2 is a message of the assistant, and .*",
+    *(
+        (
+            {
+                "contexts": [
+                    {key: user, "content": "Who?"},
+                    {key: assistant, "content": "Anna."},
+                ]
+            },
+            {},
+            "contexts: number 2 is a message of the assistant, and .*",
+        )
+        for key, user, assistant in (
+            ("role", "user", "assistant"),
+            ("type", "human", "ai"),
+        )
     ),
     (
         {"contexts": [{"SECRET of a patient": "x", "title": "t", "source.url": "u"}]},
