@@ -44,20 +44,17 @@ _SILENT_PARTS = ("image", "reasoning", "thinking", "redacted_thinking", *CALL_PA
 # in a user's message, and said by nobody; a "document" may have no type
 _SHOWN_PARTS = (*RESULT_PARTS, "document", "search_result")
 # in the type of a part, or in its names where it has none, as in Amazon Bedrock's
-_SAID_BY_NOBODY = re.compile("tool|function|reason|think|source|refusal", re.IGNORECASE)
+_SAID_BY_NOBODY = re.compile(
+    r"tool|function|reason|think|\bsource|refusal", re.IGNORECASE
+)
 _WRAPPER_KEYS = ("message", "message_content", "tool_call", "tool_call_result")
 _CONTENT_KEYS = ("content", "contents", "parts", "blocks", "value", "text", "message")
 _WHOLE_CONTENTS = ("content", "parts", "blocks")  # each is all that the message says
 # How the type of a part begins, or its key at Gemini, that holds no text for a judge.
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "media", "inline")
 _FILES = (
-    "file",
-    "input_file",
-    "document_url",
-    "fileData",
-    "file_data",
-    "attachments",
-    "experimental_attachments",
+    *("file", "files", "input_file", "document_url", "container_upload"),
+    *("fileData", "file_data", "attachments", "experimental_attachments"),
 )
 # Where a request or a reply holds its messages: OpenAI, Anthropic, Gemini, Ollama,
 # LangChain, LangGraph.

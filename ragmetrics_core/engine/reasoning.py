@@ -36,12 +36,12 @@ _QUOTED = re.compile(
 _TAGS = re.compile(
     # at the beginning of a line, or right behind a text
     rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
-    r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<unused94>thought\b"
+    r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<(?:unused|ctrl)94>thought\b"
     r"|<details type=.reasoning\b[^>\n]{0,80}>|<details[^>\n]{0,160}>\s*<summary>\s*think)"
     rf"|(?<=[^\s(]){_OPENING})"
     rf"|(?P<perhaps_opening>{_OPENING})"
     # what closes other things, too, and amid a sentence
-    r"|(?P<closing_of_opened><channel\|>|</details>|<unused95>"
+    r"|(?P<closing_of_opened><channel\|>|</details>|<(?:unused|ctrl)95>"
     rf"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?"
     rf"|<\|end_of_thought\|>(?:\s*<\|begin_of_solution\|>)?|(?<=\w ){_CLOSING}(?= (?-i:[a-z])))"
     # alone at the beginning or end of a line

@@ -606,6 +606,7 @@ UNREAD = "Nobody lit it in that year."
         ({"type": "file", "filename": "a.pdf", "file_data": "JVBE"}, ""),
         ({"type": "document", "source": {"type": "file", "file_id": "f9"}}, ""),
         ({"fileData": {"fileUri": "gs://a.pdf"}}, ""),
+        ({"type": "resource", "resource": {"text": UNREAD}}, "resource"),
         ({"type": "step-start"}, None),
         ({"type": "source-url", "title": UNREAD}, None),
         ({"reasoningContent": {"reasoningText": {"text": UNREAD}}}, None),
