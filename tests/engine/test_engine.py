@@ -491,6 +491,7 @@ OfHaystack.__module__ = "haystack.components.generators"
         ),
         (lambda: ContextAdherence().score(Sample(), answer="x"), "not both"),
         (lambda: ContextAdherence().score(anwser="x", contexts=["c"]), "anwser"),
+        (lambda: ContextAdherence().score(answer="x", history=3), "history= takes a"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(call, message):
