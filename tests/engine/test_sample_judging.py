@@ -107,7 +107,7 @@ def test_questions_are_asked_in_the_order_of_the_samples():
 
 
 @pytest.mark.parametrize(
-    ("concurrency", "open_questions"), [(1, 33), (16, 48), (256, 288)]
+    ("concurrency", "open_questions"), [(1, 33), (16, 48), (404, 454)]
 )
 def test_so_many_questions_are_open_as_slots_need(concurrency, open_questions):
     """The slots, and 32 or an eighth of them ahead; one sample alone fills them."""
