@@ -933,7 +933,7 @@ def _explain(error: ValidationError, found_by_field: _Found) -> str:
         hint = "; write it as a text"
     elif "role" in fields:  # a message of another speaker
         hint = ""
-    elif "error" in fields:  # the outputs of a run that failed
+    elif is_present(fields.get("error")):  # the outputs of a run that failed
         hint = "; write what went wrong in a column error"
     elif texts and isinstance(cell, Mapping):
         name = texts[0] if len(texts) == 1 else ".NAME"  # which, nobody knows

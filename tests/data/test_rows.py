@@ -1545,6 +1545,11 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {},
         "answer .* found dict; write what went wrong in a column error",
     ),
+    (
+        {"question": Q, "outputs": {"textResponse": "It was SECRET", "error": None}},
+        {},
+        "answer .* found dict: write its .textResponse, e.g. by .*",
+    ),
     (  # an array of numpy in CSV
         {"question": "[{'content': 'SECRET', 'role': 'user'}\n {'content': 'b'}]"},
         {},

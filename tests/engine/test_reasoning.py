@@ -224,6 +224,7 @@ def test_reasoning_of_a_new_answer_is_left_out_of_a_sample_that_was_judged_befor
         (f"Sure! <think>70 km?</think> {IS_90}", True),
         (f"{IS_90} <think>\nOr 70", True),
         (f"It writes `<think>` first. {IS_90}", False),
+        (f"<details><summary>More</summary>{IS_90}</details> {IS_90}", False),
     ],
 )
 def test_reasoning_within_a_line_is_judged_and_told(answer, is_told):
