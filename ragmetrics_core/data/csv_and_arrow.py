@@ -98,18 +98,13 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str] | RowError]]:
             row_number += 1
             # Of joined files each has its header, perhaps with other usual columns.
             names = [record.cells[0].lstrip(_BYTE_ORDER_MARK), *record.cells[1:]]
-            if _is_header(names, header.cells):
+            others = {*names} - {*header.cells}
+            are_usual = all(plain_name(name) in KNOWN_NAMES for name in others)
+            is_sure = len(names) > 2 or len(others) < 2
+            if len({*names}) == len(names) and are_usual and is_sure:
                 header = record._replace(cells=names)
             row = dict(zip(header.cells, record.cells, strict=True))
             yield f"{path}, row {row_number}", row
-
-
-def _is_header(cells: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a row is a header as well: names of the first one, and usual ones."""
-    others = {*cells} - {*names}
-    are_usual = all(plain_name(cell) in KNOWN_NAMES for cell in others)
-    is_sure = len(cells) > 2 or len(others) < 2
-    return len({*cells}) == len(cells) and are_usual and is_sure
 
 
 def _records(

@@ -203,21 +203,18 @@ def _taken_apart(template: str) -> tuple[_Pieces, _Pieces]:
     It stands above the line ``---``; without a line it has no pieces but "".
     """
     *above, below = _BREAK.split(template, maxsplit=1)
-    return _pieces_of("".join(above)), _pieces_of(below)
-
-
-def _pieces_of(text: str) -> _Pieces:
-    """Return the fixed texts and the placeholders of a message, in order."""
-    pieces: list[str | _Placeholder] = []
-    end_of_last = 0
-    for found in PLACEHOLDER.finditer(text):
-        name = found["alone"] or found["inside"]
-        pieces += [
-            text[end_of_last : found.start()],
-            _Placeholder(name, found["end"] or ""),
-        ]
-        end_of_last = found.end()
-    return (*pieces, text[end_of_last:])
+    messages: list[_Pieces] = []
+    for text in ("".join(above), below):
+        pieces: list[str | _Placeholder] = []
+        end_of_last = 0
+        for found in PLACEHOLDER.finditer(text):
+            name = found["alone"] or found["inside"]
+            pieces.append(text[end_of_last : found.start()])
+            pieces.append(_Placeholder(name, found["end"] or ""))
+            end_of_last = found.end()
+        messages.append((*pieces, text[end_of_last:]))
+    system, user = messages
+    return system, user
 
 
 def _filled(pieces: _Pieces, texts: Mapping[str, str]) -> str:

@@ -347,15 +347,6 @@ def _judge_usefulness(question: Useful) -> Asked[Any]:
     return _judge_each_text(question, "chunk", look)
 
 
-def _judge_facts_in_context(question: FactInContext) -> Asked[Any]:
-    return _judge_by_text(question, "fact", question["context"])
-
-
-def _judge_support(question: Supports) -> Asked[Any]:
-    """Judge passages together: what they hold of the statement's words."""
-    return _judge_by_text(question, "statement", "\n".join(question["passages"]))
-
-
 def _judge_by_text(question: Question[Any], kind: str, context_text: str) -> Asked[Any]:
     """Judge facts or a statement by what a text holds of their words."""
     context = parse(context_text)
@@ -561,9 +552,14 @@ _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
     Adherent: _judge_adherence,
     Declined: judge_declining,
     MakesClaim: _judge_claims,
-    Supports: _judge_support,
+    # passages are judged together
+    Supports: lambda question: _judge_by_text(
+        question, "statement", "\n".join(question["passages"])
+    ),
     Useful: _judge_usefulness,
-    FactInContext: _judge_facts_in_context,
+    FactInContext: lambda question: _judge_by_text(
+        question, "fact", question["context"]
+    ),
     RateRecall: _rate_recall,
     ExtractFacts: _extract_facts,
 }
