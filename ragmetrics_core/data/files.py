@@ -200,13 +200,13 @@ def json_value(text: str | bytes, *, strict: bool = True) -> Any:
     except RowError:  # is a ValueError, too
         raise
     except json.JSONDecodeError as error:
-        if (
-            "\n" not in error.doc.rstrip()
-        ):  # the caller knows the line, as in JSON Lines
-            words = f"not JSON ({error.msg}); write each line as json.dumps does"
-            raise NotJson(words) from None
-        place = f"line {error.lineno} column {error.colno}"
-        raise NotJson(f"not JSON ({error.msg}: {place})") from None
+        has_several_lines = "\n" in error.doc.rstrip()
+        if has_several_lines:
+            place = f"line {error.lineno} column {error.colno}"
+            raise NotJson(f"not JSON ({error.msg}: {place})") from None
+        # the caller knows the line, as in JSON Lines
+        words = f"not JSON ({error.msg}); write each line as json.dumps does"
+        raise NotJson(words) from None
     except UnicodeDecodeError:
         raise NotJson("not JSON (not UTF-8)") from None
     except RecursionError:

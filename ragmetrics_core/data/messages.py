@@ -353,9 +353,9 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         messages = list(
             chain.from_iterable(said_messages(item, depth - 1) for item in value)
         )
-        # of several that do not say who spoke none is known
-        is_of_unknown = [message.role for message in messages].count(ANYONE) > 1
-        yield from () if is_of_unknown else messages
+        # several, none of which says who spoke, are no messages
+        is_of_unknown = all(message.role == ANYONE for message in messages)
+        yield from () if is_of_unknown and len(messages) > 1 else messages
     if not depth or not isinstance(value, Mapping):
         return
     message = unwrap_message(value)
@@ -388,13 +388,13 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
                 "document" in (_kind(part), *part) and not text_of_content([part])
                 for part in shown
             )
-        wholes = {
-            key: text_of_content(message.fields.get(key)) for key in _WHOLE_CONTENTS
-        }
-        wholes = {key: "".join(whole.split()) for key, whole in wholes.items() if whole}
+        text = text_of_content(content)
+        wholes: dict[str, str] = {}  # by its key what each of them says, without blanks
+        for key in _WHOLE_CONTENTS:
+            if words := text_of_content(message.fields.get(key)).split():
+                wholes[key] = "".join(words)
         if len({*wholes.values()}) > 1:  # nobody knows which of them was said
             unread += wholes
-        text = text_of_content(content)
         shows_documents = message.role == "tool" or bool(text_of_content(shown))
         yield SaidMessage(
             message.role, text, has_media, calls_tool, unread, shows_documents
