@@ -86,6 +86,8 @@ def unrecorded_evidence_of(attributes: Mapping[str, Any]) -> UnrecordedEvidence:
     for value in _values(attributes, "output"):
         if mapping(value).get("object") == "response":  # OpenAI's repeats the request's
             parameters.update(_without_none(value))
+    # of a component with a template, documents are what it is filled with
+    parameters.pop("documents", None)
     return unrecorded_evidence(parameters, blocks)
 
 

@@ -131,12 +131,16 @@ def documents_as_content_blocks() -> None:
 @app(Expected(["plan", "memory"]))
 def documents_beside_the_messages() -> None:
     """Cohere's way, and vLLM's: docs.cohere.com/docs/rag-with-chat."""
-    found = Shelf(books=everything()[:2]).invoke(QUESTION)
-    documents = [
-        {"id": str(n), "data": {"text": one.page_content}}
-        for n, one in enumerate(found)
-    ]
-    Speaker(lines=ANSWER).invoke([HumanMessage(QUESTION)], documents=documents)
+
+    def answer(question: str) -> str:
+        found = Shelf(books=everything()[:2]).invoke(question)
+        documents = [
+            {"id": one.id, "data": {"text": one.page_content}} for one in found
+        ]
+        asked = [HumanMessage(question)]
+        return str(Speaker(lines=ANSWER).invoke(asked, documents=documents).content)
+
+    RunnableLambda(answer).invoke(QUESTION)
 
 
 # Plain functions, no chain around them
