@@ -7,14 +7,7 @@ and each step of it, is given and returns such values: ``{"documents": [A, B]}``
 """
 
 import re
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,13 +19,7 @@ from ragmetrics_core.capture.structures import (
     compact,
     find_instances,
 )
-from ragmetrics_core.capture.tree import (
-    Answer,
-    Document,
-    DocumentKey,
-    Message,
-    Node,
-)
+from ragmetrics_core.capture.tree import Answer, Document, DocumentKey, Message, Node
 from ragmetrics_core.data import (
     USUAL_NAMES,
     RowError,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture.tree import Message, Node
@@ -94,7 +95,14 @@ def unrecorded_evidence(parameters: object, contents: object) -> UnrecordedEvide
             holds none.
         contents: The contents of its messages: texts, or lists of blocks.
     """
-    names = tuple(dict.fromkeys(_names_of_kept(parameters)))
+    levels = _levels_of(parameters)
+    names = tuple(dict.fromkeys(chain.from_iterable(map(_names_of_kept, levels))))
+    beside: list[str] = []
+    for level in levels:
+        documents = level.get(_DOCUMENTS)
+        for document in documents if isinstance(documents, (list, tuple)) else ():
+            with suppress(RowError):
+                beside.append(read_context(document, _DOCUMENTS, 1)["text"])
     texts = dict.fromkeys(_texts_of_attachments(contents))  # "" for one without a text
     reasons = [_KEPT_BY_PROVIDER.format(name) for name in names]
     reasons += [_NOT_A_TEXT] if "" in texts else []
@@ -102,32 +110,27 @@ def unrecorded_evidence(parameters: object, contents: object) -> UnrecordedEvide
     return UnrecordedEvidence(
         tuple(reasons),
         tuple(filter(None, texts)),
-        tuple(_documents_beside(parameters)),
+        tuple(beside),
         lets_search,
     )
 
 
-def _documents_beside(parameters: object) -> Iterator[str]:
-    """Yield the texts of the documents that parameters hold."""
+def _levels_of(parameters: object) -> list[Fields]:
+    """Return the parameters, and those in them that a client hands on unread."""
     if not isinstance(parameters, Mapping):
-        return
-    documents = parameters.get(_DOCUMENTS)
-    for document in documents if isinstance(documents, (list, tuple)) else ():
-        with suppress(RowError):
-            yield read_context(document, _DOCUMENTS, 1)["text"]
+        return []
     further = parameters.get(_FURTHER_PARAMETERS)
     if isinstance(further, Mapping) and _FURTHER_PARAMETERS not in further:
-        yield from _documents_beside(further)
+        return [parameters, further]
+    return [parameters]
 
 
-def _names_of_kept(parameters: object) -> Iterator[str]:
+def _names_of_kept(parameters: Fields) -> Iterator[str]:
     """Yield the names of parameters that name what a provider keeps or reads.
 
     Example: "previous_response_id" of ``{"previous_response_id": "r1", "top_p": 1}``. A
     response of OpenAI's repeats them.
     """
-    if not isinstance(parameters, Mapping):
-        return
     for name in _NAMES_OF_KEPT:
         if parameters.get(name):
             yield name
@@ -138,9 +141,6 @@ def _names_of_kept(parameters: object) -> Iterator[str]:
     for tool in tools if isinstance(tools, (list, tuple)) else ():
         names = _PAGE_READERS if isinstance(tool, Mapping) else ()
         yield from (name for name in names if tool.get(name) is not None)
-    further = parameters.get(_FURTHER_PARAMETERS)
-    if isinstance(further, Mapping) and _FURTHER_PARAMETERS not in further:
-        yield from _names_of_kept(further)
 
 
 def _texts_of_attachments(content: object, depth: int = _DEEPEST) -> Iterator[str]:

@@ -434,8 +434,9 @@ def refuse_what_was_cut(value: Any, field: str) -> None:
     Raises ``RowError``.
     """
     begins = _LIST_OF_TEXTS_BEGINS if field == "reference" else _MESSAGES_BEGIN
-    is_text = isinstance(value, str) and isinstance(data_in(value), str)
-    if is_text and begins.match(value):
+    if not (isinstance(value, str) and begins.match(value)):
+        return
+    if isinstance(data_in(value), str):
         try:
             json.JSONDecoder().raw_decode(value.lstrip())
         except (ValueError, RecursionError):

@@ -611,14 +611,16 @@ def _add_from_messages(
         others = sorted(roles - {*ROLES.values(), ANYONE})
         words = []
         if "contexts" not in found_by_field and any(
-            it.shows_documents for it in messages
+            message.shows_documents for message in messages
         ):
             words = ["whose messages show documents, which are no contexts here"]
         if others:
             words.append(f"of whose messages those by {', '.join(others)} are not read")
         if words:
             found_by_field[holder] = found._replace(beside=(*found.beside, *words))
-        said = [it for it in messages if it.role not in ("system", *others)]
+        said = [
+            message for message in messages if message.role not in ("system", *others)
+        ]
         places_of_user = [
             place
             for place, message in enumerate(said)

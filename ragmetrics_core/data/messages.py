@@ -370,35 +370,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     # {"role": "user"} and what has no known role are no messages
     has_content = any(key in message.fields for key in _CONTENT_KEYS)
     if message.role is not None and (has_content or calls_tool):
-        # OpenAI's spoken replies have no content beside {"audio": {…}}
-        has_media = holds_media(
-            [message.fields, *map(message.fields.get, _CONTENT_KEYS)]
-        )
-        unread: list[str] = []
-        shown = [
-            part
-            for part in parts
-            if isinstance(part, Mapping)
-            and (_kind(part) in _SHOWN_PARTS or "document" in part)
-        ]
-        if parts and message.role != "tool":
-            content = [part for part in parts if part not in shown]
-            unread += _kinds_of_unread(content)
-            has_media = has_media or any(
-                "document" in (_kind(part), *part) and not text_of_content([part])
-                for part in shown
-            )
-        text = text_of_content(content)
-        wholes: dict[str, str] = {}  # by its key what each of them says, without blanks
-        for key in _WHOLE_CONTENTS:
-            if words := text_of_content(message.fields.get(key)).split():
-                wholes[key] = "".join(words)
-        if len({*wholes.values()}) > 1:  # nobody knows which of them was said
-            unread += wholes
-        shows_documents = message.role == "tool" or bool(text_of_content(shown))
-        yield SaidMessage(
-            message.role, text, has_media, calls_tool, unread, shows_documents
-        )
+        yield _said_by(message, message.role, calls_tool=calls_tool)
         return
     if str(value.get("type")).endswith("_call"):  # OpenAI's, beside messages
         yield SaidMessage("assistant", "", calls_tool=True)
@@ -416,19 +388,45 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
         yield SaidMessage("assistant", text_of_content(value["text"]))
 
 
-def _kinds_of_unread(parts: Sequence[object]) -> Iterator[str]:
-    """Yield the types of parts that hold prose which is not read and may be said.
+def _said_by(message: UnwrappedMessage, role: str, *, calls_tool: bool) -> SaidMessage:
+    """Return what a message of a known role says.
 
-    The names of a part without a type stand for it: Amazon Bedrock writes
-    ``{"citationsContent": {"content": [{"text": "Blue."}]}}``.
+    A part of an unknown type that holds prose may be said, and is not read. The names of
+    one without a type stand for it: Amazon Bedrock writes ``{"citationsContent":
+    {"content": [{"text": "Blue."}]}}``.
     """
-    for part in parts:
-        fields = unwrap_message(part).fields if isinstance(part, Mapping) else {}
-        name = str(_kind(fields) or ", ".join(map(str, fields)))
-        is_silent = fields.get("thought") is True or _SAID_BY_NOBODY.search(name)
-        is_read = holds_media(part) or bool(text_of_content(part))
-        if not (is_silent or is_read) and _holds_prose(part):
-            yield name
+    content = message.content
+    parts = content if isinstance(content, (list, tuple)) else ()
+    # OpenAI's spoken replies have no content beside {"audio": {…}}
+    has_media = holds_media([message.fields, *map(message.fields.get, _CONTENT_KEYS)])
+    shown = [
+        part
+        for part in parts
+        if isinstance(part, Mapping)
+        and (_kind(part) in _SHOWN_PARTS or "document" in part)
+    ]
+    unread: list[str] = []
+    if parts and role != "tool":
+        content = [part for part in parts if part not in shown]
+        for part in shown:
+            is_document = "document" in (_kind(part), *part)
+            has_media = has_media or (is_document and not text_of_content([part]))
+        for part in content:
+            fields = unwrap_message(part).fields if isinstance(part, Mapping) else {}
+            name = str(_kind(fields) or ", ".join(map(str, fields)))
+            is_silent = fields.get("thought") is True or _SAID_BY_NOBODY.search(name)
+            is_read = holds_media(part) or bool(text_of_content(part))
+            if not (is_silent or is_read) and _holds_prose(part):
+                unread.append(name)
+    wholes: dict[str, str] = {}  # by its key what each of them says, without blanks
+    for key in _WHOLE_CONTENTS:
+        if words := text_of_content(message.fields.get(key)).split():
+            wholes[key] = "".join(words)
+    if len({*wholes.values()}) > 1:  # nobody knows which of them was said
+        unread += wholes
+    shows_documents = role == "tool" or bool(text_of_content(shown))
+    text = text_of_content(content)
+    return SaidMessage(role, text, has_media, calls_tool, unread, shows_documents)
 
 
 def _holds_prose(value: object, depth: int = _DEEPEST) -> bool:

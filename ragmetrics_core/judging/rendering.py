@@ -207,11 +207,11 @@ def _taken_apart(template: str) -> tuple[_Pieces, _Pieces]:
     for text in ("".join(above), below):
         pieces: list[str | _Placeholder] = []
         end_of_last = 0
-        for found in PLACEHOLDER.finditer(text):
-            name = found["alone"] or found["inside"]
-            pieces.append(text[end_of_last : found.start()])
-            pieces.append(_Placeholder(name, found["end"] or ""))
-            end_of_last = found.end()
+        for match in PLACEHOLDER.finditer(text):
+            name = match["alone"] or match["inside"]
+            pieces.append(text[end_of_last : match.start()])
+            pieces.append(_Placeholder(name, match["end"] or ""))
+            end_of_last = match.end()
         messages.append((*pieces, text[end_of_last:]))
     system, user = messages
     return system, user
