@@ -399,34 +399,7 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         )
     found_by_field = find_fields(row, columns)
 
-    # The cells are read into the values that a sample takes: '["a", "b"]' of the field
-    # "contexts" becomes two contexts. Fields with an empty cell are left out.
-    values: dict[str, Any] = {}
-    for field, found_value in found_by_field.items():
-        if is_filled(found_value.value, field):
-            cell = plain_data(found_value.value)
-            if isinstance(cell, FormattedNumber):
-                raise RowError(
-                    f"{field}: column {found_value.column!r} shows a number in a format"
-                    ' such as 0.0 "kg", or by a formula; write it as a text, or save the'
-                    " sheet as CSV"
-                )
-            data = data_in(cell)
-            if isinstance(data, str):  # a JSON string is its text
-                cell = data
-            # who names the column says that each text is one
-            is_named = field in UNDIVIDED_CODES and columns.get(field) is not None
-            if is_named and isinstance(cell, str) and cells.is_record(data):
-                cell = [cell]
-            read_cell = _READERS.get(field)
-            if field in UNDIVIDED_CODES:
-                read_cell = partial(cells.read_contexts, column=found_value.column)
-            try:
-                values[field] = read_cell(cell, field) if read_cell else cell
-            except AmbiguousColumns as error:
-                column = f"{field} (column {found_value.column!r})"
-                message = str(error).removeprefix(field)
-                raise AmbiguousColumns(f"{column}{message}") from None
+    values = _read_cells(found_by_field, columns)
     # The cell ``citations`` is a list of citations, or a numbering such as
     # {"1": "doc-a"}, which says what marks such as [1] in the answer mean.
     numbering_cell = None
@@ -455,6 +428,44 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     if sample.citations is not None:  # the cell had a list
         return sample
     return _with_citations_of_marks(sample, numbering_cell)
+
+
+def _read_cells(found_by_field: _Found, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a sample takes, read from the cells of a row.
+
+    Example: '["a", "b"]' of the field "contexts" becomes two contexts. Fields with an
+    empty cell are left out.
+
+    Raises:
+        RowError: If a cell cannot be read.
+    """
+    values: dict[str, Any] = {}
+    for field, found_value in found_by_field.items():
+        if is_filled(found_value.value, field):
+            cell = plain_data(found_value.value)
+            if isinstance(cell, FormattedNumber):
+                raise RowError(
+                    f"{field}: column {found_value.column!r} shows a number in a format"
+                    ' such as 0.0 "kg", or by a formula; write it as a text, or save the'
+                    " sheet as CSV"
+                )
+            data = data_in(cell)
+            if isinstance(data, str):  # a JSON string is its text
+                cell = data
+            # who names the column says that each text is one
+            is_named = field in UNDIVIDED_CODES and columns.get(field) is not None
+            if is_named and isinstance(cell, str) and cells.is_record(data):
+                cell = [cell]
+            read_cell = _READERS.get(field)
+            if field in UNDIVIDED_CODES:
+                read_cell = partial(cells.read_contexts, column=found_value.column)
+            try:
+                values[field] = read_cell(cell, field) if read_cell else cell
+            except AmbiguousColumns as error:
+                column = f"{field} (column {found_value.column!r})"
+                message = str(error).removeprefix(field)
+                raise AmbiguousColumns(f"{column}{message}") from None
+    return values
 
 
 def _doubts_of_row(
@@ -670,9 +681,9 @@ def _check_texts(
         RowError: If all its texts look like ids or written objects, or if Excel cut one
             off: texts of another row need not be so.
     """
-    doubt = ""
     if sample.capture is not None and sample.capture.grade is not None:
-        return doubt
+        return ""
+    doubts: list[str] = []
     passages = [*sample.known_contexts, *(sample.retrieved or ())]
     texts_with_id = {passage.text for passage in passages if passage.id is not None}
     ids = {passage.id for passage in passages}.union(sample.expected_ids or ())
@@ -685,7 +696,6 @@ def _check_texts(
         column = found_by_field[field].column
         option = cells.option_of_column(field, column)
         is_of_passages = field in UNDIVIDED_CODES
-        are_objects = all(map(cells.is_object_written, filled))
         are_several = field not in _TEXTS_SAID
         are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, filled))
         are_known_ids = is_of_passages and not ids.isdisjoint(filled)
@@ -695,43 +705,51 @@ def _check_texts(
         has_ids = are_known_ids or (
             is_of_passages and not are_addresses and _look_like_ids(filled)
         )
-        what = "web addresses in place of texts" if are_addresses else ""
-        if are_objects:
-            what = "written by str() of Python objects; write their texts"
-        if has_ids:
-            what = 'ids in place of texts, which are written {"id": …, "text": …}'
-        if has_ids and field == "expected_contexts":
-            what = "ids in place of texts, which --expected-ids-column names"
+        what = ""
         if any(len(text) == _LONGEST_CELL_OF_EXCEL for text in filled):
             what = "cut off at 32,767 characters, the most that Excel keeps of a cell"
+        elif has_ids and field == "expected_contexts":
+            what = "ids in place of texts, which --expected-ids-column names"
+        elif has_ids:
+            what = 'ids in place of texts, which are written {"id": …, "text": …}'
+        elif all(map(cells.is_object_written, filled)):
+            what = "written by str() of Python objects; write their texts"
+        elif are_addresses:
+            what = "web addresses in place of texts"
         if what:
             advice = "" if is_named else f"; if these are the texts: {option}"
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
                 f"{field} (column {column!r}): {what}{advice}"
             )
-        if field not in ("contexts", "retrieved", "reference", "answer"):
-            continue
-        if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
-            what = "dictionaries of Python"
-        elif not is_of_passages and not isinstance(data_in(texts[0]), str):
-            what = "objects or lists of JSON"
-        elif field == "answer":
-            what = ""  # it may be the name of a file, a path or an id
-        # what stands beside their texts is no evidence; a record is a text
-        elif cells.are_documents([*map(data_in, texts)]):
-            what = "documents in JSON"
-        elif all(
-            _NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts
-        ):
-            what = "names of files or ids"
-        # people's verdicts on an answer that is none itself
-        elif all(map(_VERDICT.fullmatch, texts)):
-            is_verdict = _VERDICT.fullmatch(sample.answer or "")
-            what = "" if is_verdict else "verdicts (0 or 1, yes or no)"
+        what = _what_else(field, texts, sample.answer)
         if what:
-            doubt = f"{field} like {what} are judged as texts (if they are: {option})"
-    return doubt
+            doubts.append(
+                f"{field} like {what} are judged as texts (if they are: {option})"
+            )
+    return "; ".join(doubts)
+
+
+def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
+    """Return what the texts of a field may be beside texts; "" for nothing else."""
+    if field not in ("contexts", "retrieved", "reference", "answer"):
+        return ""
+    if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
+        return "dictionaries of Python"
+    if field not in UNDIVIDED_CODES and not isinstance(data_in(texts[0]), str):
+        return "objects or lists of JSON"
+    if field == "answer":  # it may be the name of a file, a path or an id
+        return ""
+    # what stands beside their texts is no evidence; a record is a text
+    if cells.are_documents([*map(data_in, texts)]):
+        return "documents in JSON"
+    if all(_NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts):
+        return "names of files or ids"
+    # people's verdicts on an answer that is none itself
+    are_verdicts = all(map(_VERDICT.fullmatch, texts))
+    if are_verdicts and not _VERDICT.fullmatch(answer or ""):
+        return "verdicts (0 or 1, yes or no)"
+    return ""
 
 
 def _texts_of(sample: Sample, field: str) -> list[str]:
