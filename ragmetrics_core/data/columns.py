@@ -621,33 +621,18 @@ def _add_from_messages(
         said = [
             message for message in messages if message.role not in ("system", *others)
         ]
-        places_of_user = [
-            place
-            for place, message in enumerate(said)
-            if message.role == "user" and message.text.strip()
+        asked = [
+            each.text for each in said if each.role == "user" and each.text.strip()
         ]
-        if not places_of_user:
+        if not asked:
             continue
-        place = places_of_user[-1]
-        asked = said[place].text
-        question = found_by_field.setdefault("question", FoundValue(asked, column))
+        question = found_by_field.setdefault("question", FoundValue(asked[-1], column))
         answer = found_by_field.get("answer", nothing)
-        if _content(question.value) != _content(asked):
-            # the row of an earlier turn, beside the whole conversation
-            earlier = [
-                (start, end)
-                for start, end in pairwise(places_of_user)
-                if _content(said[start].text) == _content(question.value)
-                and last_said(said[start:end], "assistant")
-            ]
-            if holder == "question" or not earlier:
-                continue  # a prompt may hold the question in other words
-            answers = {
-                last_said(said[start:end], "assistant")[-1] for start, end in earlier
-            }
-            if len(answers) > 1:
-                raise RowError(several_in_one_row("answer", len(answers)))
-            place, end = earlier[-1]
+        turn_asked = _turn_asked(said, question)
+        if turn_asked is None:
+            continue  # a prompt may hold the question in other words
+        place, end = turn_asked
+        if end < len(said):
             said, answer = said[:end], answer._replace(value=None)
         turns = [
             {"role": turn.role, "content": turn.text}
@@ -676,6 +661,40 @@ def _add_from_messages(
                 f"the messages of {column!r} go on with a reply after the last question,"
                 f" and {answer.column!r} holds another answer; leave one of them out"
             )
+
+
+def _turn_asked(
+    said: Sequence[SaidMessage], question: FoundValue
+) -> tuple[int, int] | None:
+    """Return where in messages a question is asked, and where its turn ends.
+
+    It is what the user asked last, or, in the row of an earlier turn beside the whole
+    conversation, something that was answered. None if it is neither.
+
+    Raises:
+        RowError: If it was asked before, and answered in several ways.
+    """
+    places = [
+        place
+        for place, message in enumerate(said)
+        if message.role == "user" and message.text.strip()
+    ]
+    turns = [
+        turn
+        for turn in pairwise([*places, len(said)])
+        if _content(said[turn[0]].text) == _content(question.value)
+    ]
+    if turns and turns[-1][0] == places[-1]:
+        return turns[-1]
+    answers = {
+        (start, end): texts[-1]
+        for start, end in turns
+        if (texts := last_said(said[start:end], "assistant"))
+    }
+    n_answers = len(set(answers.values()))
+    if n_answers > 1:
+        raise RowError(several_in_one_row("answer", n_answers))
+    return max(answers, default=None)
 
 
 def _refuse_unread(message: SaidMessage, field: str) -> None:
