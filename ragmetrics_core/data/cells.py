@@ -88,6 +88,7 @@ _MESSAGES_BEGIN = re.compile(
     r"""\s*(?:(?:\[\s*)?\{\s*"(?:role|messages)"|\[\s*\{\s*(["'])(?:role|content)\1)\s*:"""
 )
 _LIST_OF_TEXTS_BEGINS = re.compile(r'\s*\[\s*"')
+_OBJECT_BEGINS = re.compile(r"""\s*(?:\[\s*)?\{\s*(?:"(?:[^"\\]|\\.)*+"|'\w+')\s*:""")
 # What ``str()`` makes of an object, a list of some or a dictionary that holds some: a
 # class with its fields, or, as pydantic does, fields alone. Its strings are cut to "''"
 # before: no prose is left, so behind a blank stands the name of a field or of a class, or
@@ -98,11 +99,13 @@ _FIELDS_BEGIN = re.compile(
 _FIELDS_OF_OBJECT = re.compile(
     r"[\s\[({':,]*(?:[A-Z][\w.]*\(\s*)?\w+=(?:[,:]\s+|\S|\s+(?=[\w.]+[=(]|\)))*+\s*"
 )
-# Python's default; a document of Haystack, Document(id=7, content: 'Its beginning...');
-# a node of LlamaIndex, "Node ID: 7\nText: Its beginning..."; a document of LangChain;
-# objects of JavaScript, and arrays of .NET
+# Python's default; a method that was not called, a class; bytes; a document of Haystack,
+# Document(id=7, content: 'Its beginning...'); a node of LlamaIndex, "Node ID: 7\nText: Its
+# beginning..."; a document of LangChain; objects of JavaScript, and arrays of .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
+    re.compile(r"\s*<(?:bound method [\w.]+ of |class ['\"]).*>\s*", re.DOTALL),
+    re.compile(r"""\s*b('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*""", re.DOTALL),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
     re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
     re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
@@ -444,6 +447,16 @@ def refuse_what_was_cut(value: Any, field: str) -> None:
                 f"{field}: begins as JSON, and cannot be read as such; perhaps it was"
                 " cut off, or written by str() of arrays"
             ) from None
+
+
+def breaks_off(text: str) -> bool:
+    """Tell whether a text begins as an object, of JSON or of Python, and is never closed.
+
+    Examples:
+        >>> breaks_off('{"answer": "Blue.", "sour'), breaks_off('{"a": 1} is an object.')
+        (True, False)
+    """
+    return _OBJECT_BEGINS.match(text) is not None and text.count("{") > text.count("}")
 
 
 def is_written_list(text: str) -> bool:

@@ -596,7 +596,8 @@ def columns_by_field(
     """
     for name in arguments:
         if name not in Columns.__annotations__:
-            near = did_you_mean(name, (*beside, *Columns.__annotations__))
+            known = {*beside, *Columns.__annotations__} - {"columns", "return"}
+            near = did_you_mean(name, sorted(known))
             raise SettingError(
                 f"unknown argument {name!r}{near}; columns are named like"
                 " question_column="
@@ -732,6 +733,8 @@ def _check_texts(
 
 def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
     """Return what the texts of a field may be beside texts; "" for nothing else."""
+    if any(map(cells.breaks_off, texts)):
+        return "objects that break off"
     if field not in ("contexts", "retrieved", "reference", "answer"):
         return ""
     if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):

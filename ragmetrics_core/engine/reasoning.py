@@ -38,10 +38,12 @@ _TAGS = re.compile(
     rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<(?:unused|ctrl)94>thought\b"
     r"|<details type=.reasoning\b[^>\n]{0,80}>|<details[^>\n]{0,160}>\s*<summary>\s*think)"
+    # as the command line of Ollama writes it
+    r"|\AThinking\.\.\.\n(?=(?s:.)*^\.\.\.done thinking\.$)"
     rf"|(?<=[^\s(]){_OPENING})"
     rf"|(?P<perhaps_opening>{_OPENING})"
     # what closes other things, too, and amid a sentence
-    r"|(?P<closing_of_opened><channel\|>|</details>|<(?:unused|ctrl)95>"
+    r"|(?P<closing_of_opened><channel\|>|</details>|<(?:unused|ctrl)95>|^\.\.\.done thinking\.$"
     rf"|<\|END_THINKING\|>(?:<\|START_RESPONSE\|>)?"
     rf"|<\|end_of_thought\|>(?:\s*<\|begin_of_solution\|>)?|(?<=\w ){_CLOSING}(?= (?-i:[a-z])))"
     # alone at the beginning or end of a line

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import combinations
 from typing import Any
 
@@ -1004,6 +1005,34 @@ def test_an_object_that_was_written_as_the_answer_is_told(write, what, caplog):
     )
     assert named.results[0].sample.answer == "Anna lit it."
     assert "judged as texts" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("question_colum", " (did you mean 'question_column'?)"),
+        ("judges", " (did you mean 'judge'?)"),
+        ("columns", " (did you mean 'id_column'?)"),
+    ],
+)
+def test_an_argument_that_names_no_column_is_refused(name, near):
+    arguments: dict[str, Any] = {name: "q"}
+    told = re.escape(f"unknown argument '{name}'{near}; columns are named like")
+    with pytest.raises(SettingError, match=told):
+        evaluate([{"q": "Who?", "answer": "Anna."}], judge="lexical", **arguments)
+
+
+@pytest.mark.parametrize("field", ["question", "answer", "contexts"])
+@pytest.mark.parametrize("text", ['{"answer": "Anna", "sources": ["a', "{'name': 'An"])
+def test_an_object_that_breaks_off_is_told(field, text, caplog):
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "She did."}
+    row = {**row, field: [text] if field == "contexts" else text}
+    evaluate([row], judge="lexical")
+    assert f"1 row: {field} like objects that break off are judged" in caplog.text
+    caplog.clear()
+    evaluate([row], judge="lexical", **{f"{field}_column": field})
+    evaluate([{**row, field: f"{text}'}} and more"}], judge="lexical")
+    assert "break off" not in caplog.text
 
 
 @pytest.mark.parametrize("text_key", ["page_content", "text"])

@@ -724,6 +724,9 @@ OBJECTS_WRITTEN = [
     "<coroutine object Chain.ainvoke at 0x7f1a2b3c4d50>",
     "[<Message object at 0x7f00>, <Message object at 0x7F01>]",
     "<bound method Chain.run of <Chain object at 0x7f00>>",
+    "<bound method BaseMessage.text of AIMessage(content='Anna lit it.\nYes.')>",
+    "<class 'langchain_core.messages.ai.AIMessage'>",
+    r"b'\xc3\x84nne lit it.'",
 ]
 
 
@@ -781,6 +784,8 @@ def test_a_written_dictionary_that_holds_objects_is_a_bad_row(field, text):
         "a='b', she said, c='d' to him",
         "<b>It loaded at 0x7f00.</b>",
         "<p>Anna's lamp</p>",
+        "<class 'str'> is a class",
+        "b'a' + b'b' are bytes",
         "[Anna](a='b') lit it",
     ],
 )

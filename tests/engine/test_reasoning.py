@@ -164,6 +164,7 @@ def test_no_judge_is_shown_the_reasoning_and_it_is_said_once(caplog):
         "<|channel|>analysis<|message|>70 km?<|end|><|start|>assistant<|channel|>final<|message|>",
         "70 km?<|end|><|start|>assistant<|channel|>final <|constrain|>text<|message|>",
         "analysis70 km?assistantfinal",
+        "Thinking...\n70 km?\n...done thinking.\n\n",
         "<|START_THINKING|>70 km?<|END_THINKING|><|START_RESPONSE|>",
         "<|channel>thought\n70 km?<channel|>",
         "<scratchpad>70 km?</scratchpad>",
