@@ -799,6 +799,16 @@ def test_what_begins_as_an_object_takes_linear_time(start, end):
     assert Sample.from_row({"answer": f"{start}{end}!"}).answer == f"{start}{end}!"
 
 
+@pytest.mark.parametrize(
+    "outputs", [None, float("nan"), "", {"reply": None}, {"reply": ""}]
+)
+def test_an_empty_cell_on_a_named_path_holds_nothing(outputs):
+    """The run of the row failed: there are no outputs."""
+    named = {"answer": "outputs.reply.text", "contexts": "outputs.reply.found"}
+    sample = Sample.from_row({"question": Q, "outputs": outputs}, **named)
+    assert (sample.question, sample.answer, sample.contexts) == (Q, None, None)
+
+
 @pytest.mark.parametrize("field", ["question", "answer"])
 def test_a_flood_of_blanks_takes_linear_time(field):
     """Models that are held to JSON write blanks up to their limit."""
@@ -1691,7 +1701,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
         {"answer": "reply"},
         "no column 'reply' for answer; the row has: q, a",
     ),
-    ({"a": None}, {"answer": "a.b"}, "no column 'a.b' for answer; the row has: a"),
+    ({"a": "SECRET"}, {"answer": "a.b"}, "no column 'a.b' for answer; the row has: a"),
     *(
         (
             {"output": output, "q": "SECRET"},
