@@ -92,25 +92,27 @@ _OBJECT_BEGINS = re.compile(r"""\s*(?:\[\s*)?\{\s*(?:"(?:[^"\\]|\\.)*+"|'\w+')\s
 # What ``str()`` makes of an object, a list of some or a dictionary that holds some: a
 # class with its fields, or, as pydantic does, fields alone. Its strings are cut to "''"
 # before: no prose is left, so behind a blank stands the name of a field or of a class, or
-# before it a comma.
+# before it a comma or a bracket. Gemini's begins with a word.
+_CLASS = r"(?:(?:response:\s*)?[A-Z][\w.]*|namespace)\("
 _FIELDS_BEGIN = re.compile(
-    r"\s*(?:[\[(]*(?:[A-Z][\w.]*\(\s*\w+=|\w+=['\"\[{<])|\{['\"])"
+    rf"\s*(?:[\[(]*(?:{_CLASS}\s*\w+=|\w+=(?:['\"\[{{<]|[A-Z]\w*\())|\{{['\"])"
 )
 _FIELDS_OF_OBJECT = re.compile(
-    r"[\s\[({':,]*(?:[A-Z][\w.]*\(\s*)?\w+=(?:[,:]\s+|\S|\s+(?=[\w.]+[=(]|\)))*+\s*"
+    rf"[\s\[({{':,]*(?:{_CLASS}\s*)?\w+="
+    r"(?:[,:(\[{]\s+|\S|\s+(?=[\w.]+[=(]|[)\]}]))*+\s*"
 )
 # Python's default; a method that was not called, a class; bytes; a document of Haystack,
 # Document(id=7, content: 'Its beginning...'); a node of LlamaIndex, "Node ID: 7\nText: Its
-# beginning..."; a document of LangChain; objects of JavaScript, and arrays of .NET
+# beginning..."; a reply of Gemini; a document of LangChain; objects of JavaScript and .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
     re.compile(r"\s*<(?:bound method [\w.]+ of |class ['\"]).*>\s*", re.DOTALL),
     re.compile(r"""\s*b('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*""", re.DOTALL),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
-    re.compile(r"\s*(?:Node|Doc) ID: \S+\s*\nText: .*", re.DOTALL),
+    re.compile(r"\s*(?:(?:Node|Doc) ID: \S+\s*\nText: |candidates \{\n).*", re.DOTALL),
     re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
     re.compile(
-        r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:\[\])++)[,;|\s]*+)++"
+        r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++"
     ),
 )
 _CLOSING = {"[": "]", "{": "}"}
@@ -487,7 +489,8 @@ def is_object_written(text: str) -> bool:
     if _FIELDS_BEGIN.match(text) is None:
         return False
     bare = _STRING.sub("''", text)
-    has_text = "=''" in bare and ("(" in bare or " " in bare.strip())
+    is_string = "=''" in bare or ": ''" in bare
+    has_text = is_string and ("(" in bare or " " in bare.strip())
     return has_text and _FIELDS_OF_OBJECT.fullmatch(bare) is not None
 
 

@@ -735,6 +735,8 @@ def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
     """Return what the texts of a field may be beside texts; "" for nothing else."""
     if any(map(cells.breaks_off, texts)):
         return "objects that break off"
+    if any(map(cells.is_object_written, texts)):  # not all: the row would be refused
+        return "objects that str() of Python wrote"
     if field not in ("contexts", "retrieved", "reference", "answer"):
         return ""
     if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):

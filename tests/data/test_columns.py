@@ -1035,6 +1035,13 @@ def test_an_object_that_breaks_off_is_told(field, text, caplog):
     assert "break off" not in caplog.text
 
 
+def test_a_passage_that_str_wrote_among_others_is_told(caplog):
+    written = "page_content='Anna lit it.' metadata={'source': 'a.txt'}"
+    row = {"question": "Who?", "contexts": ["Rain fell.", written], "answer": "Anna."}
+    evaluate([row], judge="lexical")
+    assert "1 row: contexts like objects that str() of Python wrote" in caplog.text
+
+
 @pytest.mark.parametrize("text_key", ["page_content", "text"])
 @pytest.mark.parametrize("field", ["contexts", "retrieved"])
 def test_documents_that_were_written_as_json_are_told(field, text_key, caplog):

@@ -711,6 +711,7 @@ def test_an_answer_in_json_is_its_text(data, write):
 
 OBJECTS_WRITTEN = [
     "content='Anna. It\\'s lit.' additional_kwargs={} response_metadata={'u': {'n': 12}}",
+    "content=[{'type': 'text', 'text': 'Anna.'}] additional_kwargs={} usage={'n': 12}",
     "page_content='Anna.' metadata={'source': 'a.txt'}",
     "page_content='Anna's lamp.'",
     "generations=[[ChatGeneration(text='Anna.')]] llm_output=None type='LLMResult'",
@@ -727,6 +728,13 @@ OBJECTS_WRITTEN = [
     "<bound method BaseMessage.text of AIMessage(content='Anna lit it.\nYes.')>",
     "<class 'langchain_core.messages.ai.AIMessage'>",
     r"b'\xc3\x84nne lit it.'",
+    'response:\nGenerateContentResponse(\n    done=True,\n    result=protos.X({\n      "parts"'
+    ': [\n        {\n          "text": "Anna."\n        }\n      ]\n    }),\n)',
+    "sdk_http_response=HttpResponse(\n  headers=<dict len=11>\n) candidates=[Candidate(\n"
+    "  parts=[\n    Part(\n      text='Anna.'\n    ),\n  ],\n)] create_time=None",
+    'candidates {\n  content {\n    role: "model"\n    parts {\n      text: "Anna."\n    }\n  }\n}\n',
+    "namespace(answer='Anna lit it.')",
+    "System.Threading.Tasks.Task`1[System.String]",
 ]
 
 
@@ -786,6 +794,9 @@ def test_a_written_dictionary_that_holds_objects_is_a_bad_row(field, text):
         "<p>Anna's lamp</p>",
         "<class 'str'> is a class",
         "b'a' + b'b' are bytes",
+        "response: Normal(mu=0)",
+        "name='Anna' (born 1860)",
+        "Candidate(s='Anna') [1] {see below}",
         "[Anna](a='b') lit it",
     ],
 )
