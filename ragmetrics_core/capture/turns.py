@@ -754,14 +754,14 @@ class Turns(Generic[Run]):
             samples += self._samples_of(tree)
         for runs in self._interrupted.values():
             if runs[-1].is_paused:
-                self.problems.note(_PAUSED)
+                self._tell(_PAUSED)
             else:
                 samples += self._samples_of(join_trees(runs, THREAD))
         if self._is_tool_named is False:
-            self.problems.note(_OTHER_TOOLS)
+            self._tell(_OTHER_TOOLS)
         is_without_samples = self._n_runs > 0 and not self._n_samples
         if is_without_samples and self._hint and not self.problems:
-            self.problems.note(self._hint)
+            self._tell(self._hint)
         return samples
 
     def _take_in_of_thread(self, tree: Tree, key: str) -> list[Sample]:
@@ -910,7 +910,7 @@ class Turns(Generic[Run]):
             if _several_answered(turn.runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:
-                self.problems.note(_UNREAD)
+                self._tell(_UNREAD)
             samples += self._samples_of(tree)
         return samples
 
@@ -937,11 +937,15 @@ class Turns(Generic[Run]):
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)
         samples = samples_of(placed_tree, self._overrides)
         for sample in samples:
-            # a place of the user that leads nowhere is a problem, told once
+            # a place of the user that leads nowhere is a problem
             for warning in sample.capture.warnings if sample.capture else ():
-                is_of_place = warning.startswith(self._overrides.places)
-                if is_of_place and warning not in self.problems.counts:
-                    self.problems.note(warning)
+                if warning.startswith(self._overrides.places):
+                    self._tell(warning)
         self.conversations.add(placed_tree, samples)
         self._n_samples += len(samples)
         return samples
+
+    def _tell(self, problem: str) -> None:
+        """Note a problem once, though what waits is made into samples at each reading."""
+        if problem not in self.problems.counts:
+            self.problems.note(problem)

@@ -209,8 +209,8 @@ class EvidenceCall(Frozen):
         name: The tool's name; None without a tool.
         query: Its one text argument, else all as JSON.
         items: What it brought, in its own order; () for nothing.
-        shown: Places of the items that the answering call was shown; None if that is
-            unknown.
+        shown: Places of the items that the calls behind the answer were shown; None if
+            that is unknown.
         agent: The agent that made the call; None for the only one.
         error: What it failed with; it has no items then.
     """
