@@ -57,6 +57,7 @@ from ragmetrics_core.data.messages import (
     known_role,
     last_said,
     messages_of_pair,
+    oldest_first,
     said_messages,
     several_in_one_row,
     text_of_content,
@@ -1036,7 +1037,7 @@ def read_turns(value: Any, field: str = "history") -> list[Any]:
     turns: list[Any] = []
     data = data_in(value)
     is_request = isinstance(data, Mapping) and any(said_messages(data))
-    elements = [data] if is_request else read_list(data, field)
+    elements = [data] if is_request else oldest_first(read_list(data, field))
     pairs = [messages_of_pair(element) or [element] for element in elements]
     for index, element in enumerate(chain.from_iterable(pairs)):
         if isinstance(element, Turn):

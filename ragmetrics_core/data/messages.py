@@ -5,7 +5,7 @@ A message says who spoke, and what was said.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from operator import is_
 from types import NoneType
 from typing import Any, NamedTuple
@@ -70,6 +70,8 @@ _MESSAGE_HOLDERS = (
     "content",
 )
 _DEEPEST = 6  # objects and lists in each other
+_TIMES = ("created_at", "timestamp", "created", "time")  # of a message
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 MEDIA_REFUSED = (
@@ -347,6 +349,7 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
             text, has_media = text_of_content(value), holds_media(value)
             yield SaidMessage(ANYONE, text, has_media, calls_tool, unknown)
             return
+        value = oldest_first(value)
         pairs = [messages_of_pair(item) for item in value]
         if all(len(messages) == 1 for messages in pairs):  # [("human", "Hi"), …]
             value = [message for (message,) in pairs]
@@ -386,6 +389,29 @@ def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]
     # A choice of a model that completes texts, which knows no roles.
     if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
+
+
+def oldest_first(messages: Sequence[Any]) -> Sequence[Any]:
+    """Return messages in the order in which they were said, as far as their times tell.
+
+    What OpenAI lists of a thread begins with the newest.
+
+    Examples:
+        >>> [each["text"] for each in oldest_first([{"text": "b", "time": 2}, {"text": "a", "time": 1}])]
+        ['a', 'b']
+    """
+    for name in _TIMES:
+        times: list[Any] = [
+            each.get(name) for each in messages if isinstance(each, Mapping)
+        ]
+        are_numbers = all(type(time) in (int, float) for time in times)
+        are_dates = all(isinstance(time, str) and _DATE.match(time) for time in times)
+        if not times or len(times) < len(messages) or not (are_numbers or are_dates):
+            continue
+        run_backwards = all(first >= last for first, last in pairwise(times))
+        if run_backwards and times[0] != times[-1]:
+            return messages[::-1]
+    return messages
 
 
 def _said_by(message: UnwrappedMessage, role: str, *, calls_tool: bool) -> SaidMessage:

@@ -853,6 +853,44 @@ def test_an_earlier_reply_is_no_answer_to_the_last_question(column, end):
     assert sample.capture.doubts == {"other_column": told}
 
 
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("created_at", [9, 8, 7, 7]),
+        ("timestamp", [f"2026-11-30T1{hour}:00" for hour in (3, 2, 1, 0)]),
+        ("created_at", [7, 7, 7, 7]),
+        ("time", ["9:59", "9:58", "10:57", "10:56"]),
+        ("time", [9, None, 8, 7]),
+        ("created", [1, 2, 3, 4]),
+    ],
+)
+@pytest.mark.parametrize("column", ["input", "history"])
+def test_messages_are_read_in_the_order_of_their_times(column, name, times):
+    """OpenAI lists those of a thread from the newest to the oldest."""
+    said = [("assistant", "In 1901."), ("user", "When?")]
+    said += [("assistant", "Anna."), ("user", Q)]
+    runs_backwards = times[0] in (9, "2026-11-30T13:00") and None not in times
+    messages = [
+        {"role": role, "content": text, name: time}
+        for (role, text), time in zip(said, times, strict=True)
+    ]
+    in_order = said[::-1] if runs_backwards else said
+    row: dict[str, Any] = {column: messages, "output": "Now."}
+    if column == "history":
+        row["question"] = "Who now?"
+        history = Sample.from_row(row).history
+        assert [(turn.role, turn.content) for turn in history] == in_order
+    elif runs_backwards:
+        with pytest.raises(
+            RowError, match="go on with a reply after the last question"
+        ):
+            Sample.from_row(row)
+        row["output"] = "In 1901."
+        assert Sample.from_row(row).question == "When?"
+    else:
+        assert Sample.from_row(row).question == Q
+
+
 def test_replies_and_prompts_that_hold_messages_are_read():
     earlier, asked = written_message("user", "Hi"), written_message("user", Q)
     reply = written_message("assistant", "Anna lit it.")
