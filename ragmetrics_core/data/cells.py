@@ -95,7 +95,8 @@ _OBJECT_BEGINS = re.compile(r"""\s*(?:\[\s*)?\{\s*(?:"(?:[^"\\]|\\.)*+"|'\w+')\s
 # before it a comma or a bracket. Gemini's begins with a word.
 _CLASS = r"(?:(?:response:\s*)?[A-Z][\w.]*|namespace)\("
 _FIELDS_BEGIN = re.compile(
-    rf"\s*(?:[\[(]*(?:{_CLASS}\s*\w+=|\w+=(?:['\"\[{{<]|[A-Z]\w*\())|\{{['\"])"
+    rf"\s*(?:[\[(]*(?:{_CLASS}\s*\w+=|\w+=(?:['\"\[{{<\d]|True|False|None|[A-Z]\w*\())"
+    r"|\{['\"])"
 )
 _FIELDS_OF_OBJECT = re.compile(
     rf"[\s\[({{':,]*(?:{_CLASS}\s*)?\w+="
@@ -103,14 +104,25 @@ _FIELDS_OF_OBJECT = re.compile(
 )
 # Python's default; a method that was not called, a class; bytes; a document of Haystack,
 # Document(id=7, content: 'Its beginning...'); a node of LlamaIndex, "Node ID: 7\nText: Its
-# beginning..."; a reply of Gemini; a document of LangChain; objects of JavaScript and .NET
+# beginning..."; a reply of Gemini or of OpenAI's agents; one field, as of LangChain's
+# documents; objects of JavaScript and .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
-    re.compile(r"\s*<(?:bound method [\w.]+ of |class ['\"]).*>\s*", re.DOTALL),
+    re.compile(
+        r"\s*<(?:bound method [\w.]+ of |class ['\"]|Response \[|Task \w+ name=).*>\s*",
+        re.DOTALL,
+    ),
     re.compile(r"""\s*b('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*""", re.DOTALL),
     re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
-    re.compile(r"\s*(?:(?:Node|Doc) ID: \S+\s*\nText: |candidates \{\n).*", re.DOTALL),
-    re.compile(r"\s*page_content=(['\"]).*\1\s*", re.DOTALL),
+    re.compile(
+        r"\s*(?:(?:Node|Doc) ID: \S+\s*\nText: |candidates \{\n|RunResult\w*:\n- ).*",
+        re.DOTALL,
+    ),
+    re.compile(
+        r"\s*(?:page_content|content|text|answer|response|output|result)=(['\"]).*\1\s*",
+        re.DOTALL,
+    ),
+    re.compile(r"\s*(?:OrderedDict\(\[\(|np\.str_\()['\"].*\)\s*", re.DOTALL),
     re.compile(
         r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++"
     ),

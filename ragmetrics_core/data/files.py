@@ -203,7 +203,9 @@ def json_value(text: str | bytes, *, strict: bool = True) -> Any:
         has_several_lines = "\n" in error.doc.rstrip()
         if has_several_lines:
             place = f"line {error.lineno} column {error.colno}"
-            raise NotJson(f"not JSON ({error.msg}: {place})") from None
+            are_several = error.msg == "Extra data"
+            remedy = "; write several rows as one list" if are_several else ""
+            raise NotJson(f"not JSON ({error.msg}: {place}){remedy}") from None
         # the caller knows the line, as in JSON Lines
         words = f"not JSON ({error.msg}); write each line as json.dumps does"
         raise NotJson(words) from None

@@ -33,6 +33,7 @@ from ragmetrics_core.data.citations import (
 )
 from ragmetrics_core.data.columns import (
     KEY_IN_OWN_RESULTS,
+    KNOWN_NAMES,
     Columns,
     Fields,
     FoundValue,
@@ -51,6 +52,7 @@ from ragmetrics_core.data.name_matching import (
     did_you_mean,
     is_of_trace,
     names_in_words,
+    plain_name,
     repeats_header,
 )
 from ragmetrics_core.data.sample_parts import (
@@ -520,6 +522,12 @@ def _doubts_of_row(
         taken.append(f"{names} of the metadata, which the column of that name denies")
     if sample.retrieved == () and sample.contexts:
         taken.append("contexts are filled, while nothing was retrieved")
+    if sample.history and sample.question is None and sample.answer is None:
+        column = found_by_field["history"].column
+        taken.append(
+            f"history from {column!r}, while nothing holds question and answer (if it"
+            f" does: --question-column {column} --answer-column {column})"
+        )
     # The application's answer may stand in its memory, beside the one that is expected;
     # or a whole conversation, beside a new answer. Messages around the question hold no
     # turn but earlier ones.
@@ -669,12 +677,13 @@ def _check_texts(
 ) -> str:
     """Refuse written objects of Python, ids of passages, web addresses, and what was cut.
 
-    As texts they would score 0. Who names their column says that they are the texts,
-    but for what the row itself calls an id. A captured sample is what its run was. An
-    answer may be an id or an address, and a short reference, such as "1903", is no id.
+    As texts they would score 0. Who names their column says that they are the texts, but
+    for what the row itself calls an id: they are told. A captured sample is what its run
+    was. An answer may be an id or an address, and a short reference, such as "1903", is
+    no id.
 
     Returns:
-        What else may be no text, such as the names of files; "" for nothing.
+        What may be no text, such as the names of files; "" for nothing.
 
     Raises:
         AmbiguousColumns: If a text of a field is an id of a passage, or if all its texts
@@ -701,33 +710,38 @@ def _check_texts(
         are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, filled))
         are_known_ids = is_of_passages and not ids.isdisjoint(filled)
         is_named = columns.get(field) is not None
-        if is_named and not are_known_ids:
-            continue
         has_ids = are_known_ids or (
             is_of_passages and not are_addresses and _look_like_ids(filled)
         )
-        what = ""
+        what = remedy = ""
         if any(len(text) == _LONGEST_CELL_OF_EXCEL for text in filled):
-            what = "cut off at 32,767 characters, the most that Excel keeps of a cell"
+            what = "texts cut off at 32,767 characters"
+            remedy = ", the most that Excel keeps of a cell"
         elif has_ids and field == "expected_contexts":
-            what = "ids in place of texts, which --expected-ids-column names"
+            what, remedy = (
+                "ids in place of texts",
+                ", which --expected-ids-column names",
+            )
         elif has_ids:
-            what = 'ids in place of texts, which are written {"id": …, "text": …}'
+            what = "ids in place of texts"
+            remedy = ', which are written {"id": …, "text": …}'
         elif all(map(cells.is_object_written, filled)):
-            what = "written by str() of Python objects; write their texts"
+            what = "texts written by str() of Python objects"
+            remedy = "; write their texts"
         elif are_addresses:
             what = "web addresses in place of texts"
-        if what:
+        if what and (are_known_ids or not is_named):
             advice = "" if is_named else f"; if these are the texts: {option}"
             is_sure = are_addresses or are_known_ids
             raise (AmbiguousColumns if is_sure else RowError)(
-                f"{field} (column {column!r}): {what}{advice}"
+                f"{field} (column {column!r}): {what}{remedy}{advice}"
             )
-        what = _what_else(field, texts, sample.answer)
+        # a column of another name has to be named
+        if not (is_named and plain_name(column) in KNOWN_NAMES):
+            what = what or _what_else(field, texts, sample.answer)
         if what:
-            doubts.append(
-                f"{field} like {what} are judged as texts (if they are: {option})"
-            )
+            advice = "" if is_named else f" (if they are: {option})"
+            doubts.append(f"{field} like {what} are judged as texts{advice}")
     return "; ".join(doubts)
 
 
@@ -746,7 +760,7 @@ def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
     if field == "answer":  # it may be the name of a file, a path or an id
         return ""
     # what stands beside their texts is no evidence; a record is a text
-    if cells.are_documents([*map(data_in, texts)]):
+    if any(cells.are_documents([data_in(text)]) for text in texts):
         return "documents in JSON"
     if all(_NAME_OF_FILE.fullmatch(text) or _look_like_ids([text]) for text in texts):
         return "names of files or ids"

@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import ZipFile, is_zipfile
 
 from ragmetrics_core.data import (
     PARTIAL,
@@ -274,7 +274,9 @@ def _workbook(path: Path) -> Iterator[Located]:
         )
     try:
         rows_by_sheet = _rows_by_sheet(path)
-    except (ValueError, KeyError, SyntaxError, BadZipFile) as error:
+    except MissingDependency:
+        raise
+    except Exception as error:  # noqa: BLE001  # what is damaged fails anywhere
         raise InputError(f"{path}: no workbook ({type(error).__name__})") from None
     if len(rows_by_sheet) > 1:
         raise InputError(
@@ -290,6 +292,10 @@ def _workbook(path: Path) -> Iterator[Located]:
                 f"{path}: the cells {merged.decode()} are merged; give each row a value"
                 " of its own"
             )
+    if b"http://purl.oclc.org/ooxml/" in stored:  # of which openpyxl sees no cells
+        raise InputError(
+            f"{path}: in the form Strict Open XML; save it as Excel Workbook"
+        )
     if not rows_by_sheet:
         return
     ((header, *rows),) = rows_by_sheet.values()

@@ -1035,11 +1035,49 @@ def test_an_object_that_breaks_off_is_told(field, text, caplog):
     assert "break off" not in caplog.text
 
 
-def test_a_passage_that_str_wrote_among_others_is_told(caplog):
-    written = "page_content='Anna lit it.' metadata={'source': 'a.txt'}"
-    row = {"question": "Who?", "contexts": ["Rain fell.", written], "answer": "Anna."}
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("page_content='Anna lit it.'", "objects that str() of Python wrote"),
+        ('{"page_content": "Anna lit it."}', "documents in JSON"),
+    ],
+)
+def test_one_passage_that_is_no_text_is_told(text, what, caplog):
+    row = {"question": "Who?", "contexts": ["Rain fell.", text], "answer": "Anna."}
     evaluate([row], judge="lexical")
-    assert "1 row: contexts like objects that str() of Python wrote" in caplog.text
+    assert f"1 row: contexts like {what} are judged as texts" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("contexts", "what"),
+    [
+        (["https://a.example/x"], "web addresses in place of texts"),
+        (["doc-7", "doc-8"], "ids in place of texts"),
+        (['{"page_content": "Anna lit it."}'], "documents in JSON"),
+        (["Anna lit it."], ""),
+    ],
+)
+def test_what_a_column_of_another_name_holds_is_told(contexts, what, caplog):
+    """It has to be named: that says nothing about its texts."""
+    row = {"frage": "Who?", "funde": contexts, "antwort": "Anna."}
+    named: dict[str, Any] = {
+        "question_column": "frage",
+        "contexts_column": "funde",
+        "answer_column": "antwort",
+    }
+    evaluate([row], judge="lexical", **named)
+    told = f"1 row: contexts like {what} are judged as texts\n"
+    assert (told in caplog.text) == bool(what)
+    assert ("judged as texts" in caplog.text) == bool(what)
+
+
+def test_a_conversation_without_a_question_beside_it_is_told(caplog):
+    talk = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "A."}]
+    row = {"conversation": {"messages": talk}, "contexts": ["Anna lit it."]}
+    evaluate([row], ["utilization"], judge="lexical")
+    assert "--question-column conversation --answer-column conversation" in caplog.text
+    sample = Sample.from_row(row, question="conversation", answer="conversation")
+    assert (sample.question, sample.answer) == ("Who?", "A.")
 
 
 @pytest.mark.parametrize("text_key", ["page_content", "text"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import openpyxl
 import pandas as pd
@@ -668,6 +669,9 @@ def test_rows_that_are_none_come_as_errors():
 ROW_OF_WORKBOOK = ["Who?", "Anna."]
 
 
+STRICT = b"http://purl.oclc.org/ooxml/spreadsheetml/"  # of Excel's other form of .xlsx
+
+
 def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
     made = openpyxl.Workbook()
     made.remove(made.active)
@@ -809,9 +813,14 @@ def test_a_workbook_may_have_an_index_without_a_name(tmp_path):
     assert answers(tmp_path / "a.xlsx") == ["a"]
 
 
-def test_lines_of_json_in_a_json_file_are_named(written):
+def test_several_objects_in_a_json_file_are_named(written):
     with pytest.raises(InputError, match=r"an object on each line; name it \.jsonl"):
         read(written("a.json", f"{JSONL}\n{JSONL}"))
+    indented = json.dumps(json.loads(JSONL), indent=1)
+    with pytest.raises(
+        InputError, match=r"Extra data: .*\); write several rows as one"
+    ):
+        read(written("a.json", f"{indented}\n{indented}"))
 
 
 def test_what_is_no_workbook_and_what_it_needs_are_named(written, monkeypatch):
@@ -821,6 +830,27 @@ def test_what_is_no_workbook_and_what_it_needs_are_named(written, monkeypatch):
         written("b.xlsx", ""), one=[["question", "answer"], ROW_OF_WORKBOOK]
     )
     assert len(read(path)) == 1
+    changed = path.with_name("c.xlsx")
+    for old, new, told in (
+        (
+            b"http://schemas.openxmlformats.org/spreadsheetml/2006/",
+            STRICT,
+            "save it as E",
+        ),
+        (b"<sheetData>", b"<sheetData", r"no workbook \("),
+    ):
+        with ZipFile(path) as parts, ZipFile(changed, "w") as copy:
+            for name in parts.namelist():
+                copy.writestr(name, parts.read(name).replace(old, new))
+        with pytest.raises(InputError, match=told):
+            read(changed)
+    damaged = bytearray(path.read_bytes())
+    with ZipFile(path) as parts:
+        start = parts.getinfo("xl/worksheets/sheet1.xml").header_offset
+    damaged[start + 60 : start + 90] = b"!" * 30
+    changed.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"c\.xlsx: no workbook \("):
+        read(changed)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(MissingDependency, match="pip install openpyxl"):
         read(path)

@@ -734,6 +734,14 @@ OBJECTS_WRITTEN = [
     "  parts=[\n    Part(\n      text='Anna.'\n    ),\n  ],\n)] create_time=None",
     'candidates {\n  content {\n    role: "model"\n    parts {\n      text: "Anna."\n    }\n  }\n}\n',
     "namespace(answer='Anna lit it.')",
+    "OrderedDict([('answer', 'Anna')])",
+    "np.str_('Anna lit it.')",
+    "answer='Anna lit it.'",
+    "is_answerable=True answer='Anna lit it.' quotes=['a']",
+    "content=Content(parts=[Part(text='Anna.')], role='model') partial=None",
+    'RunResult:\n- Last agent: Agent(name="Guide")\n- Final output (str):\n    Anna.',
+    "<Response [200]>",
+    "<Task pending name='Task-2' coro=<ask() running at app.py:3>>",
     "System.Threading.Tasks.Task`1[System.String]",
 ]
 
@@ -750,7 +758,10 @@ def test_an_object_that_str_wrote_is_a_bad_row_until_its_column_is_named(field, 
     ):
         Sample.from_row(row)
     named: dict[str, Any] = {field: field}
-    assert json.dumps(text) in Sample.from_row(row, **named).model_dump_json()
+    sample = Sample.from_row(row, **named)
+    assert json.dumps(text) in sample.model_dump_json()
+    told = f"{field} like texts written by str() of Python objects are judged as texts"
+    assert sample.capture.doubts["names"] == told
 
 
 @pytest.mark.parametrize("field", ["question", "answer", "reference", "contexts"])
