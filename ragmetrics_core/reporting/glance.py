@@ -579,15 +579,17 @@ class GlanceTally:
         others and the most frequent first; then the next rows of each. Rows of which nobody can say come last.
         """
         if decisions and decisions[0].outcome == "failed":
-            # of a gate on a share, as "share(m>0.5)", the metric is m
+            # of a gate on a share, as "share(m>0.5)", the rows up to 0.5 count against it
             gate = decisions[0].metric
-            metric = gate.removeprefix("share(").partition(">")[0]
+            metric, _, above = gate.removeprefix("share(").partition(">")
             threshold = decisions[0].at_least
-            below = [
-                row
-                for score, _, row in self._lowest.get(metric, [])
-                if threshold is None or score < threshold
-            ]
+            below = []
+            for score, _, row in self._lowest.get(metric, []):
+                counts_against = threshold is None or score < threshold
+                if above:
+                    counts_against = score <= float(above.removesuffix(")"))
+                if counts_against:
+                    below.append(row)
             for row in below:
                 yield row_glance(row, diagnose(row), metric=metric)
             if below:

@@ -589,6 +589,27 @@ def test_with_gates_the_verdict_comes_first_then_the_rows_that_failed_it(capsys)
     assert "scored/" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("gate", "rows"),
+    [
+        ("m=0.9", [1, 2]),
+        ("share(m>0.5)=0.9", [1]),
+        ("share(m>0.9)=0.5", [1, 2, 3]),
+    ],
+)
+def test_the_rows_to_look_at_are_those_that_count_against_the_gate(gate, rows):
+    results = [
+        Scored(metric="m", reason="", value=value) for value in (0.5, 0.6, 0.9, 1.0)
+    ]
+    report = Report(
+        SampleResult(index=place, sample=Sample(), results={"m": result})
+        for place, result in enumerate(results)
+    )
+    glance = report.glance([decide(gate, report)])
+    assert [row.row for row in glance.worst] == rows
+    assert glance.further(0) == ""  # rows of a gate need have no fault
+
+
 def test_the_demo_is_one_screen(folder, capsys):
     assert main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
