@@ -188,6 +188,8 @@ DELETABLE = (
 KEYWORDS_LEFT_ALONE = {"strict", "slots", "repr", "stacklevel"}
 # What these are given is for the type checker.
 FOR_TYPES_ONLY = {"cast", "TypeVar", "NewType", "ParamSpec"}
+# The order of what these are given says nothing.
+OF_ANY_ORDER = {"max", "min", "suppress"}
 
 
 class Changes(ast.NodeVisitor):
@@ -387,9 +389,10 @@ class Changes(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Swaps neighbours among the positional arguments."""
-        if isinstance(node.func, ast.Name) and node.func.id in FOR_TYPES_ONLY:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in FOR_TYPES_ONLY:
             return
-        for left, right in pairwise(node.args):
+        for left, right in pairwise([] if name in OF_ANY_ORDER else node.args):
             if not isinstance(left, ast.Starred) and not isinstance(right, ast.Starred):
                 between = self.source[self.end_of(left) : self.start_of(right)]
                 swapped = self._text(right) + between + self._text(left)
