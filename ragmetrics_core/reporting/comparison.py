@@ -215,7 +215,7 @@ class Comparison(Frozen):
 
         There is the headline, then a line for each metric and slice, the worst first.
         """
-        width = max((len(change.name) for change in self.changes), default=0)
+        width = max(len(change.name) for change in self.changes)
         lines = [self.headline, *self._caveats(), ""]
         slices = [change for change in self.changes if change.slice is not None]
         for change in (*self.over_all_samples, *slices):

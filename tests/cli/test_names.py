@@ -250,6 +250,10 @@ DOORS: dict[str, tuple[str, Callable[[], object]]] = {
         "slices by 'auto' would have texts of samples for names",
         lambda: report().summary(slices="auto"),
     ),
+    "slice by answers": (
+        "slices by 'answer' would have texts of samples for names",
+        lambda: report().compare(report(), slices="answer"),
+    ),
     "cluster of a summary": (CLUSTER, lambda: report().summary(cluster="user.gruop")),
     "cluster of a comparison": (
         CLUSTER,

@@ -83,6 +83,9 @@ def test_verdicts(before, after, verdict, outcome):
     strict = outcomes_of(comparison, strict=True)["m"]
     assert strict == ("undecided" if verdict == "cannot tell" else outcome)
     assert verdict in comparison.table()
+    lost, won = comparison["m"].lost_scores, comparison["m"].won_scores
+    moved = f"; {lost} lost their score, {won} won one"
+    assert (moved in comparison.table()) is (lost + won > 0)
 
 
 def test_a_loss_up_to_the_margin_is_none():
@@ -109,6 +112,9 @@ def test_a_strictly_better_run_passes_beside_identical_metrics():
     }
     assert set(outcomes_of(comparison, strict=True).values()) == {"passed"}
     assert comparison.headline == "The second run is better."
+    told = "all 60 outcomes are equal"
+    assert comparison["search"].in_words == told
+    assert comparison["other"].in_words == f"{told}; none is scored"
 
 
 @pytest.mark.nightly
@@ -343,8 +349,9 @@ def test_a_run_whose_retriever_died_is_compared():
         evaluate(map(sample_of, each), judge=RightJudge().judge())
         for each in (rows, dead)
     )
-    verdicts = {
-        change.metric: change.verdict for change in before.compare(after).changes
-    }
-    assert "worse" in verdicts.values()
-    assert "better" not in verdicts.values()
+    comparison = before.compare(after)
+    verdicts = {change.verdict for change in comparison.changes}
+    assert "worse" in verdicts
+    assert "better" not in verdicts
+    stages = "Faults in 10 rows: search 0 → 10, prompt 0 → 0, answer 0 → 0."
+    assert comparison.headline.endswith(stages)

@@ -202,6 +202,7 @@ def test_to_pandas():
     assert frame["question"].iloc[2] is pd.NA
     assert frame["problem"].tolist() == [pd.NA, pd.NA, "row 3 is no object", pd.NA]
     assert frame["calls"].tolist() == [2, 0, 0, 0]
+    assert frame["fault"].tolist()[2:] == ["unreadable", "not judged"]
     assert len(Report([]).to_pandas()) == 0
 
 

@@ -248,6 +248,7 @@ def test_clusters_of_a_conversation():
     assert summarise(rows, ["m"]).signs == (
         "m: few clusters: 12, under 20; the interval is a rough guide.",
     )
+    assert "m: 12 clusters, design effect 4.27." in Report(rows).table()
     alone = summarise(rows, ["m"], cluster=None)["m"]
     assert alone.interval.clusters is None
     assert (

@@ -81,6 +81,11 @@ def test_by_hand():
         " perfect order would give 1.00."
     )
     assert str(found).splitlines()[2].split() == ["2", "100%", "67%", "0.750"]
+    assert [cut.sentence.partition(":")[0] for cut in found.cuts] == [
+        "The first chunk",
+        "The first 2 chunks",
+        "The first 3 chunks",
+    ]
 
 
 def test_a_chunk_that_stands_twice_counts_once():
@@ -100,3 +105,5 @@ def test_without_verdicts_there_is_nothing_to_cut():
         report.what_if()
     with pytest.raises(SettingError, match="recall"):
         report.what_if("recall")
+    both = Report([*report, *measured([row(f"y{USEFUL}")])])
+    assert both.what_if().rows == 1
