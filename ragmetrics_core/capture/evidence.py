@@ -359,7 +359,11 @@ class EvidenceFinder:
         for text in [text for document in documents for text in document.own_texts]:
             letters = letters_of(text)
             rest = rest.replace(letters, "") if letters else rest
-        is_sure = not self._calls.prompted and (answer.is_extracted or not rest)
+        # what was found inside of a search is for that search to return
+        found = [search.documents for search in self._calls.searches]
+        has_nothing = bool(found) and all(each == () for each in found)
+        is_sure = answer.is_extracted or not rest or has_nothing
+        is_sure = is_sure and not self._calls.prompted
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", what_stands))
         unique = dict(identified)
@@ -494,10 +498,10 @@ class EvidenceFinder:
         documents = brought.documents
         if not documents:
             return ()
+        if not self.contexts and self.evidence_from != "named":
+            return () if self._found_answer.chain else None
         if self.evidence_from == "flow":
             return None
-        if self.contexts is None:
-            return () if self._found_answer.chain else None
         if any(self._is_place_unknown(each) for each in documents):
             return None
         places = tuple(
@@ -506,7 +510,7 @@ class EvidenceFinder:
             if self._context_of(document) is not None
         )
         is_all = len(places) == len(documents)
-        is_settled = brought.is_of_unknown_origin and self.evidence_from == "named"
+        is_settled = self.evidence_from == "named"
         is_known = is_all or is_settled or not self._passages.may_be_shown_changed
         return places if is_known else None
 

@@ -28,8 +28,10 @@ from ragmetrics_core.capture.plain_values import (
 )
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (
+    ENDS_OF_QUESTION,
     as_one_line,
     find_instances,
+    lines_without_labels,
     parse_json,
 )
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
@@ -132,7 +134,8 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     if "question" in named:
         question, doubts = named["question"], ()
     elif tree.question is not None:
-        question, doubts = tree.question, _doubts_of_repeated(calls, tree.question)
+        question = _said_of_input(calls, tree.question) or tree.question
+        doubts = _doubts_of_repeated(calls, question)
     else:
         question, doubts = _question_without_input(calls)
     return AskedTurn(
@@ -295,7 +298,8 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     It is the query that no model wrote, else the field of the input that the answering
     prompt shows last, else the user's last message to a model. A query is sure where
     plain functions were called, so that it is an argument, and that prompt shows it;
-    query and field are where they are the user's last message, word for word.
+    query and field are where they are the user's last message, word for word. A query
+    that was made from the question may stand beside it.
     """
     searches = sorted(calls.searches, key=lambda search: not search.documents)
     around = [caller for search in searches for caller in calls.paths[search][:-1]]
@@ -310,9 +314,17 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         prompts = messages_of(calls.likely_answers)
         shown = [query for query in of_user if shows(prompts, query)]
         question = (shown or of_user)[0]
+        if said_last == {question}:
+            return question, ()
+        given = _said_of_input(calls, question)
+        if given is not None:
+            return given, ()
+        made_from = _question_beside(calls, question)
+        if made_from is not None:
+            return made_from, _GUESSED
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
-        return question, () if is_sure or said_last == {question} else _GUESSED
+        return question, () if is_sure else _GUESSED
     field = _field_shown_last(calls)
     if field is not None:
         return field, () if said_last == {field} else _GUESSED
@@ -338,16 +350,71 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
     return (queries[0] if queries else None), _GUESSED
 
 
-def _field_shown_last(calls: Calls) -> str | None:
-    """Return of several fields of the input the one that a prompt shows last; None if none is."""
-    prompts = messages_of(calls.likely_answers)
-    shown: list[str] = []
+def _said_of_input(calls: Calls, query: str) -> str | None:
+    """Return the text of the input that is the user's last message; None for none.
+
+    No other message shows a query that was handed in beside it, or made from it.
+    """
+    said_last = {last_words_of_user(call.prompt) for call in calls.likely_answers}
+    others = set(messages_of(calls.likely_answers)) - said_last
+    if len(said_last) != 1 or shows(others, query):
+        return None
+    return next((text for text in _fields_of_input(calls) if text in said_last), None)
+
+
+def _question_beside(calls: Calls, query: str) -> str | None:
+    """Return what a prompt shows the user to ask beside a query that was made from it.
+
+    It is a line of the user's that has all words of the query and more, where another
+    line is the query; or the user's last message without a document, if the query is some
+    words of it, or none of the user's shows it. None if there is nothing.
+    """
+    words = set(query.casefold().split())
+    for call in calls.likely_answers[-1:]:
+        of_user = [message.text for message in call.prompt if message.role == "user"]
+        lines = lines_without_labels("\n".join(of_user))
+        if len(words) > 1 and query.strip() in lines:
+            for line in lines:
+                has_more = words < set(re.findall(r"[\w'-]+", line.casefold()))
+                if has_more and not _is_of_documents(calls, line):
+                    return line
+        last = last_words_of_user(call.prompt) or query
+        is_short = len(last) <= _LONGEST_QUERY and not _holds_documents(calls, last)
+        # some words of it, and no question that instructions stand around
+        is_taken = query.strip() not in lines and not query.strip().endswith(
+            ENDS_OF_QUESTION
+        )
+        is_taken = is_taken and shows([last], query)
+        if is_short and (is_taken or not shows(of_user, query)):
+            return last
+    return None
+
+
+def _is_of_documents(calls: Calls, line: str) -> bool:
+    """Whether a line stands in a document that the run had."""
+    letters = letters_of(line)
+    return any(
+        letters in letters_of(document.text)
+        for each in calls.lists
+        for document in each.documents
+    )
+
+
+def _fields_of_input(calls: Calls) -> list[str]:
+    """Return the texts among the fields of the input, where it has several."""
+    found: list[str] = []
     for inputs in calls.tree.lookup_inputs:
         plain_inputs = calls.tree.to_plain_value(inputs)
         fields = plain_inputs.values() if isinstance(plain_inputs, Mapping) else ()
         texts = [field for field in fields if isinstance(field, str) and field.strip()]
-        if len(texts) > 1:
-            shown += [text for text in texts if shows(prompts, text)]
+        found += texts if len(texts) > 1 else []
+    return found
+
+
+def _field_shown_last(calls: Calls) -> str | None:
+    """Return of several fields of the input the one that a prompt shows last; None if none is."""
+    prompts = messages_of(calls.likely_answers)
+    shown = [text for text in _fields_of_input(calls) if shows(prompts, text)]
     prompt = "\n".join(prompts)
     return max(shown, key=prompt.rfind, default=None)
 

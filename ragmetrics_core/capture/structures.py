@@ -5,6 +5,7 @@ mappings and sequences: ``{"answer": "At ten.", "sources": [1]}``.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -18,11 +19,26 @@ ANSWER_NAMES = ("answer", "final_answer", "response", "generation")
 ANSWER_KEYS = (*ANSWER_NAMES, "result", "output_text", "output", "text", "content")
 # those of a structure that can hold nothing but its answer
 _ANSWER_ALONE_KEYS = ("answer", "response")
+ENDS_OF_QUESTION = ("?", "\uff1f", "\u061f")
+# a label, a number or a mark of a list
+_BEFORE_TEXT = re.compile(
+    r"^[\s*#>-]*(?:\d+[.)]|[^\W\d][^\n:\uff1a]{0,23}[:\uff1a])?[\s*]*"
+)
 
 
 def as_one_line(text: str | None) -> str:
     """Return a text with each run of white space as one space: texts are compared so."""
     return " ".join((text or "").split())
+
+
+def lines_without_labels(text: str) -> list[str]:
+    r"""Return the lines of a text without what stands before theirs: a label, a number.
+
+    Examples:
+        >>> lines_without_labels("Question: Who?\n- 2. Anna.")
+        ['Who?', 'Anna.']
+    """
+    return [_BEFORE_TEXT.sub("", line).strip() for line in text.splitlines()]
 
 
 def find_instances(

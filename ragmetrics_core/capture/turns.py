@@ -29,10 +29,16 @@ from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.plain_values import Overrides, last_words_of_user
 from ragmetrics_core.capture.shown import edges_of
 from ragmetrics_core.capture.stages import samples_of
-from ragmetrics_core.capture.structures import as_one_line, compact, query_of_tool
+from ragmetrics_core.capture.structures import (
+    ENDS_OF_QUESTION,
+    as_one_line,
+    compact,
+    lines_without_labels,
+    query_of_tool,
+)
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Ledger, Sample, SettingError, Turn
 from ragmetrics_core.data.sample_parts import before_this_turn
@@ -119,10 +125,15 @@ def join_trees(
     are_asked_unlike = len({tree.question for tree in asking_runs}) > 1
     if are_asked_unlike and not is_question_named:
         doubts.append(_SEVERAL_QUESTIONS)
+    question = asking_run.question if asking_runs else None
+    searched_for = _searched_for_within(trees, question or "")
+    if searched_for is not None and name == FLOW and not is_question_named:
+        question = searched_for
+        doubts.append(Doubt("question_guessed"))
     return replace(
         answering_run,
         root=Node("step", name, roots[0].began, max(last_ends, default=None), roots),
-        question=asking_run.question if asking_runs else None,
+        question=question,
         history=asking_run.history or answering_run.history,
         error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.only_searches for tree in trees),
@@ -167,6 +178,22 @@ def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:
             forms = [letters_of(document.text) for document in node.documents or ()]
             found.update(form for form in forms if len(form) >= SHORTEST)
     return asking_runs
+
+
+def _searched_for_within(trees: Iterable[Tree], question: str) -> str | None:
+    """Return the question that a search was asked, if words were put around it later.
+
+    Example: the search was asked "Who?", and a synthesizer "Be short. Question: Who?".
+    """
+    for tree in trees:
+        for text in _texts_asked(tree) if tree.only_searches else ():
+            asked = text.strip()
+            is_question = asked.endswith(ENDS_OF_QUESTION)
+            is_line = asked in lines_without_labels(question)
+            is_within = is_line or (is_question and asked in question)
+            if is_within and as_one_line(asked) != as_one_line(question):
+                return text
+    return None
 
 
 def _joined(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -373,6 +400,8 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     answering: list[Tree] = []
     for place, run in enumerate(runs):
         has_searched = has_searched or run.only_searches
+        if run.only_searches:  # models inside of a search answer nobody
+            continue
         reply = _last_reply(run)
         is_asked_later = any(_asked_of([reply], each) for each in runs[place + 1 :])
         if run.answers:
@@ -872,6 +901,14 @@ class Turns(Generic[Run]):
             is_asked_alike = not asked.isdisjoint(_texts_asked(turn.runs[0]))
             if others and not is_asked_alike and not turn.is_read_by(tree, found):
                 turn.runs[0] = _doubtful(turn.runs[0], _SEVERAL_QUESTIONS)
+        # a search in a thread of its own, for the words that the model is shown last
+        said_last = {
+            as_one_line(last_words_of_user(call.prompt)) for call in _model_calls(tree)
+        }
+        is_asked_there = all(
+            not said_last.isdisjoint(map(as_one_line, _texts_asked(turn.runs[0])))
+            for turn in turns
+        )
         first_turn, *further_turns = turns
         for turn in further_turns:
             runs = [*first_turn.runs, *turn.runs]
@@ -879,7 +916,7 @@ class Turns(Generic[Run]):
             first_turn.forms += turn.forms
             first_turn.replies += turn.replies
             self._open_turns.remove(turn)
-        if is_of_another_task:
+        if is_of_another_task and not is_asked_there:
             first_turn.runs[0] = _doubtful(first_turn.runs[0], _OF_ANOTHER_TASK)
         return first_turn
 

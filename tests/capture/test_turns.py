@@ -129,6 +129,111 @@ def test_a_turn_whose_words_are_in_doubt_is_repeated_by_no_history():
     assert [call.query for call in sample.ledger.calls] == ["What did it cost?"]
 
 
+WORDS = "Velm bridge opened"  # made of the question by code
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question", "doubts"),
+    [
+        (
+            [("user", f"{PAGE}\nQuestion: {QUESTION}\nSearch words: {WORDS}")],
+            QUESTION,
+            1,
+        ),
+        ([("user", f"Asked: {QUESTION}\nTerms: {WORDS}"), ("user", PAGE)], QUESTION, 1),
+        ([("system", f"{PAGE}\nTerms: {WORDS}"), ("user", QUESTION)], QUESTION, 1),
+        ([("system", PAGE), ("user", QUESTION)], QUESTION, 1),
+        ([("system", PAGE), ("user", WORDS)], WORDS, 0),
+        ([("user", f"{PAGE}\nWords: {WORDS}"), ("user", "Be short.")], WORDS, 0),
+        ([("user", f"The Velm bridge was opened by her.\nAbout: {WORDS}")], WORDS, 0),
+    ],
+)
+def test_words_made_for_a_search_beside_a_question_are_no_sure_question(
+    prompt, question, doubts
+):
+    found = PAGE if PAGE in str(prompt) else "The Velm bridge was opened by her."
+    answering = model("", ANSWER, 2.0)
+    answering.root.prompt = tuple(Message(role, text) for role, text in prompt)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.add(search(WORDS, 1.0, found)) == []
+    (sample,) = [*turns.add(answering), *turns.finish()]
+    assert sample.question == question
+    assert list(sample.capture.doubts) == ["question_guessed"] * doubts
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said", "question"),
+    [
+        ({"input": QUESTION, "query": WORDS}, QUESTION, QUESTION),
+        ({"message": QUESTION, "user": "anna", "query": WORDS}, QUESTION, QUESTION),
+        ({"query": WORDS, "style": "Be short."}, f"{WORDS}\nBe short.", WORDS),
+        ({"query": WORDS}, QUESTION, WORDS),
+    ],
+)
+def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
+    inputs, said, question
+):
+    run = searches_and_answers(WORDS, ANSWER, 1.0)
+    (answering,) = (node for node in run.root.walk() if node.kind == "model")
+    answering.prompt = (Message("system", PAGE), Message("user", said))
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
+    assert (sample.question, sample.capture.grade) == (question, "exact")
+
+
+@pytest.mark.parametrize(
+    ("asked", "question"),
+    [
+        (f"Answer in English.\n\nQuestion: {QUESTION}", QUESTION),
+        (f"{QUESTION} Answer briefly.", QUESTION),
+        (QUESTION, QUESTION),
+        ("What did the paint cost?", "What did the paint cost?"),
+    ],
+)
+def test_a_question_with_words_put_around_it_is_no_sure_one(asked, question):
+    """A synthesizer was asked more than the search."""
+    query = QUESTION if QUESTION in asked else "the paint"
+    answering = replace(
+        model(f"{PAGE}\n{asked}", ANSWER, 2.0), question=asked, history=()
+    )
+    answering.root = Node("step", "synthesizer", 1.9, 3.0, [answering.root])
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.add(search(query, 1.0)) == []
+    (sample,) = [*turns.add(answering), *turns.finish()]
+    assert sample.question == question
+    is_guessed = "question_guessed" in sample.capture.doubts
+    assert is_guessed == (asked not in (QUESTION, question))
+
+
+def test_a_model_inside_of_a_search_answers_nobody():
+    """A fusion of queries, or a reranker, asks one."""
+    fused = search(QUESTION, 1.0)
+    fused.root.children.append(model("Write more queries.", "Who came?", 1.1).root)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.add(fused) == []
+    (sample,) = [*turns.add(ANSWERS), *turns.finish()]
+    assert (sample.answer, sample.capture.grade) == (ANSWER, "exact")
+
+
+@pytest.mark.parametrize(
+    ("asked", "grade"), [(QUESTION, "exact"), ("Who?", "inferred")]
+)
+def test_a_search_in_a_thread_of_its_own_is_of_the_model_that_says_its_words(
+    asked, grade
+):
+    elsewhere = replace(search(QUESTION, 1.0), task_or_thread="thread-7")
+    answering = model("", ANSWER, 2.0)
+    answering.root.prompt = (
+        Message("system", f"{PAGE}\nAsked: {QUESTION}"),
+        Message("user", asked),
+    )
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    assert turns.add(elsewhere) == []
+    runs = [replace(answering, task_or_thread="task-1")]
+    (sample,) = [sample for run in runs for sample in turns.add(run)] + turns.finish()
+    assert (sample.answer, sample.capture.grade) == (ANSWER, grade)
+
+
 FIRST_PART = (
     search("Who opened it?", 1.0),
     model(f"{PAGE}\nWho opened it?", "The mayor.", 2.0),

@@ -21,7 +21,7 @@ from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig, RunnablePassthrough
+from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -34,6 +34,7 @@ from langchain_fakes import (
     Speaker,
     document,
     joined,
+    rag,
 )
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
@@ -693,6 +694,32 @@ SINCE_1_1 = {
 
 # Their calls begin in threads of the framework, in any order.
 BEGUN_TOGETHER = {"branches_of_a_graph"}
+
+
+@pytest.mark.parametrize(
+    ("step", "place", "contexts"),
+    [
+        (lambda found: [], None, []),  # all graded out
+        (
+            lambda found: [Document("A tower stands there.")],
+            "remade",
+            ["A tower stands"],
+        ),
+    ],
+)
+def test_what_a_step_dropped_is_no_evidence_of_the_answer(
+    step: Callable[[Any], Any], place: str | None, contexts: list[str]
+) -> None:
+    remade = RunnableLambda(step, name="remade")
+    with capture(contexts_from=place) as captured:
+        rag(Shelf() | remade).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert [context.text[:14] for context in sample.contexts or ()] == contexts
+    assert [call.shown for call in sample.ledger.calls if call.kind == "retrieval"] == [
+        ()
+    ]
+    (result,) = captured.evaluate(["adherence"], judge="lexical").results
+    assert result.results["context_adherence"].value < 0.5
 
 
 def test_a_persons_reply_in_a_tools_place_is_no_call_and_hedges_the_sample() -> None:
