@@ -10,6 +10,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from pydantic import Field
@@ -292,7 +293,7 @@ class GlanceTally:
                 of_metric = self._lowest.setdefault(name, [])
                 _keep_lowest(of_metric, (result.value, row.index, row))
         lowest = min(scores, default=0.0)
-        mean = sum(scores) / len(scores) if scores else 0.0
+        mean = fmean(scores) if scores else 0.0
         _keep_lowest(group.lowest, (lowest, mean, row.index, row))
         return diagnosis
 

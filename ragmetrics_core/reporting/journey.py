@@ -231,7 +231,7 @@ def _passages(
                 shown = "whole"
         was_shown = shown in ("whole", "cut")
         context = None if note.context is None else note.context + 1
-        is_seen = was_shown and context is not None
+        rank_shown = context if was_shown else None
         yield Passage(
             rank=None if sample.retrieved is None else place + 1,
             id=texts[place].id,
@@ -244,10 +244,10 @@ def _passages(
             shown=shown,
             share=None if shown is None else note.share,
             context=context,
-            useful=useful_by_rank.get(context or 0) if is_seen else None,
-            cited=context in ranks_cited
-            if is_seen and ranks_cited is not None
-            else None,
+            useful=None if rank_shown is None else useful_by_rank.get(rank_shown),
+            cited=None
+            if rank_shown is None or ranks_cited is None
+            else rank_shown in ranks_cited,
         )
 
 

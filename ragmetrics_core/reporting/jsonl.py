@@ -25,7 +25,6 @@ from ragmetrics_core.data import (
     AtomicFile,
     InputError,
     RowError,
-    Sample,
     SampleResult,
     SettingError,
     plain_data,
@@ -40,8 +39,10 @@ FORMAT = 5
 _KNOWS_MISSING = 4
 """From this number on ``[]`` says that nothing was found; before it also said nothing."""
 _MAGIC = "ragmetrics_report"
-# came under the same number, so they are written only where there is one
-_LATER = (
+# Written only where there is one: the others came under the same number, and contexts
+# that were never recorded are told from none by this.
+_WHERE_KNOWN = (
+    "contexts",
     "ledger",
     "threshold",
     "expected_ids",
@@ -405,13 +406,11 @@ def json_line(value: object) -> str:
 
 
 def _fields_to_write(model: BaseModel) -> dict[str, object]:
-    """Return the fields of a model, without contexts that were never recorded."""
+    """Return the fields of a model, some of them only where they are known."""
     written = {**model.__dict__, **(model.__pydantic_extra__ or {})}
-    for name in _LATER:
+    for name in _WHERE_KNOWN:
         if written.get(name) is None:
             written.pop(name, None)
-    if isinstance(model, Sample) and model.contexts is None:
-        del written["contexts"]
     return written
 
 

@@ -72,7 +72,7 @@ def test_lost_polls_leave_open_what_they_could_have_said():
     ("files", "title"),
     [
         ([], "rows from Python"),
-        (["a.csv"], "a.csv"),
+        (["a", "b", "c"], "a, b, c"),
         (["a", "b", "c", "d"], "a, b, c and 1 more"),
     ],
 )

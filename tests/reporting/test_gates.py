@@ -186,7 +186,10 @@ def test_a_gate_holds_over_rows_that_the_same_models_judged(report):
 
 def test_a_gate_holds_over_the_rows_of_one_model_that_is_named():
     report = replied(*[A] * 2, *[B] * 4, NONE)
-    assert decide("m=0.6", report.with_signature("model:llama-8b")).outcome == "passed"
+    of_llama = report.with_signature("model:llama-8b")
+    assert decide("m=0.6", of_llama).outcome == "passed"
+    told = "2 of 7 rows left out, not measured by model:llama-8b"
+    assert of_llama.run.left_out == (told,)
     of_qwen = report.with_signature("model:qwen-7b")
     assert decide("m=0.6", of_qwen).outcome == "passed"  # with the row of none: 2 of 3
     assert decide("m=0.7", of_qwen).outcome == "failed"

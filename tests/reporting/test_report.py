@@ -145,6 +145,7 @@ def test_table_fits_and_is_plain():
     flat = " ".join(text.split())
     assert "judge bias not" in flat
     assert "added at 0" not in flat, "how intervals are made stands in the methods"
+    assert "context_recall, rows not scored: 1 " in flat
     assert "64 rows, 1 without a result, 1 unreadable." in flat
     assert "left out: undefined on every row" in flat
 
@@ -412,6 +413,7 @@ def test_fields_of_newer_versions_are_ignored(tmp_path):
     assert Report.from_jsonl(path) == full_report()
     lines = lines_of(path)
     assert lines[0]["ragmetrics_report"] == FORMAT
+    assert "contexts" not in lines[2]["sample"]  # they are not known
     lines[0]["new"] = lines[0]["run"]["new"] = lines[-1]["run"]["new"] = 1
     row = lines[1]
     row["new"] = row["sample"]["new"] = row["sample"]["contexts"][0]["new"] = {
