@@ -53,6 +53,8 @@ function between(score, [low, high]) {
 function passes(place) {
   for (const [key, values] of conditions) {
     const metric = metricOf(key);
+    // what the judge says of it is not known yet
+    if ((metric >= 0 || key === "group" || key === "outcome") && isBlind(place)) return false;
     const score = metric < 0 ? null : index[place][3][metric];
     const found = metric < 0 ? fields.get(key).of(place).some((own) => values.has(own)) : typeof score === "number" && [...values].some((range) => between(score, limits(range)));
     if (!found) return false;

@@ -107,7 +107,8 @@ metrics.forEach((name, place) => {
 function sorted(places) {
   const of = keys[order.by].of;
   const sign = order.down ? -1 : 1;
-  const values = new Map(places.map((place) => [place, of(index[place])]));
+  const tells = !["row", "sample"].includes(order.by); // what the judge says
+  const values = new Map(places.map((place) => [place, tells && isBlind(place) ? null : of(index[place])]));
   return places.sort((one, other) => {
     const [left, right] = [values.get(one), values.get(other)];
     if (left === null || right === null) return (left === null) - (right === null) || one - other;

@@ -1407,6 +1407,32 @@ def test_fifty_labels_given_on_the_page_give_the_mean_beside_the_judges(
     assert browser.console() == []
 
 
+def test_neither_order_nor_filters_tell_what_the_judge_says_of_rows_to_label(
+    browser, tmp_path
+):
+    report = Report(
+        [row(place, (7 * place % 20) / 20, f"a{place}") for place in range(20)]
+    )
+    report.to_jsonl(tmp_path / "run.jsonl")
+    card = ["card", "--results", str(tmp_path / "run.jsonl"), "--to-label", "8"]
+    assert main([*card, "--report", str(tmp_path / "listing.html")]) == 0
+    drawn = sorted(int(sample_id[1:]) for sample_id in draw(report, 8))
+    places = (
+        "return [...document.querySelectorAll('tr.row')].map(e => +e.dataset.place)"
+    )
+
+    browser.open(tmp_path / "listing.html")
+    browser.js("document.querySelector('.banner button').click()")
+    assert browser.js(places) == drawn
+    browser.js("conditions.clear(); turn('score.context_utilization', '0~0.5')")
+    others = [
+        place for place in range(20) if 7 * place % 20 < 10 and place not in drawn
+    ]
+    assert sorted(browser.js(places)) == others
+    browser.js("conditions.clear(); sortBy('row', false)")
+    assert browser.js(places) == [*range(20)]
+
+
 def test_labels_belong_to_one_row_of_one_report(browser, tmp_path):
     """Another report, though as old as the first, knows nothing of them.
 
