@@ -276,7 +276,12 @@ class Passages:
             self._bring(call, found, "retrieval")
         else:
             made = self._leave_out_pieces(documents, at_hand)
-            if not all(is_reranker and self._is_made(each) for each in made):
+            asks_a_model = any(inner.kind == "model" for inner in call.walk())
+            if not all(
+                (is_reranker and self._is_made(each))
+                or (not asks_a_model and self._stands_for_one(each))
+                for each in made
+            ):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
         self._bring(call, made, "given", is_made_of_others=True)
 
@@ -301,6 +306,12 @@ class Passages:
             len(each) >= SHORTEST and each in letters for each in known_texts
         )
         return is_around or bool(_holders(letters, known_texts))
+
+    def _stands_for_one(self, document: Document) -> bool:
+        """Whether a document holds one passage, as a page does the sentence found."""
+        letters = letters_of(document.text)
+        found = {each for each in self._identity_by_letters if len(each) >= SHORTEST}
+        return sum(each in letters for each in found) == 1
 
     def _leave_out_pieces(
         self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]

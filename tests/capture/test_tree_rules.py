@@ -324,6 +324,15 @@ ROWS: dict[str, Row] = {
         "by_data_flow",
         hedged="contexts",
     ),
+    "pages that a step put in the place of their sentences": Row(
+        says(
+            found(P, F),
+            step(Document(f"{PORTO} It is old."), documents_among_inputs=(P, F)),
+            reads(asked(f"{PORTO} It is old.")),
+        ),
+        [f"{PORTO} It is old."],
+        "p f",
+    ),
     "words that a step wrote anew": Row(
         says(
             found(P),
