@@ -279,7 +279,7 @@ class Passages:
             asks_a_model = any(inner.kind == "model" for inner in call.walk())
             if not all(
                 (is_reranker and self._is_made(each))
-                or (not asks_a_model and self._stands_for_one(each))
+                or (not asks_a_model and self._is_page_around(each))
                 for each in made
             ):
                 self.doubts.append(Doubt("by_data_flow", _CHANGED.format(call.name)))
@@ -307,11 +307,12 @@ class Passages:
         )
         return is_around or bool(_holders(letters, known_texts))
 
-    def _stands_for_one(self, document: Document) -> bool:
-        """Whether a document holds one passage, as a page does the sentence found."""
-        letters = letters_of(document.text)
-        found = {each for each in self._identity_by_letters if len(each) >= SHORTEST}
-        return sum(each in letters for each in found) == 1
+    def _is_page_around(self, document: Document) -> bool:
+        """Whether a document holds passages and more, as a page does the sentences found."""
+        whole = rest = letters_of(document.text)
+        for each in self._identity_by_letters:
+            rest = rest.replace(each, "") if len(each) >= SHORTEST else rest
+        return SHORTEST <= len(rest) < len(whole)
 
     def _leave_out_pieces(
         self, documents: Iterable[Document], passages: Mapping[str, DocumentKey]

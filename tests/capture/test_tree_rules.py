@@ -126,6 +126,7 @@ def corrective(*search: Call, page: str = WEB, reply: str | Message = BETTER) ->
 
 
 ALL = [PORTO, FARO, EVORA]
+PAGE_OF_BOTH = f"{PORTO} Its bridges are of iron, and much older. {FARO}"
 FLOW = "by_data_flow"
 ROWS: dict[str, Row] = {
     # what the prompt shows
@@ -326,12 +327,12 @@ ROWS: dict[str, Row] = {
     ),
     "pages that a step put in the place of their sentences": Row(
         says(
-            found(P, F),
-            step(Document(f"{PORTO} It is old."), documents_among_inputs=(P, F)),
-            reads(asked(f"{PORTO} It is old.")),
+            found(P, F, E),
+            step(Document(PAGE_OF_BOTH), documents_among_inputs=(P, F, E)),
+            reads(asked(PAGE_OF_BOTH)),
         ),
-        [f"{PORTO} It is old."],
-        "p f",
+        [PAGE_OF_BOTH],
+        "p f e",
     ),
     "words that a step wrote anew": Row(
         says(
