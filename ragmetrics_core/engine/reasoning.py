@@ -25,10 +25,13 @@ _WITHIN_A_LINE = (
     "the answer holds a tag of a model's reasoning within a line, such as <think>, and"
     " was judged as it stands; let the server parse its reasoning"
 )
-# "<think>", "[THINK]", "<seed:think>", "◁think▷"
-_NAME = r"(?:\w{1,20}:)?(?:(?:ant)?think(?:ing)?|thought|reasoning|reflection|scratchpad|analysis)"
-_OPENING = rf"[<\[◁]{_NAME}(?: [^<>\n]{{0,80}})?[>\]▷]"
-_CLOSING = rf"[<\[◁]/{_NAME}[>\]▷]"
+# "<think>", "[THINK]", "<seed:think>", "<chain_of_thought>", "<|think|>", "◁think▷"
+_NAME = (
+    r"(?:(?:(?!(?:start|begin|end)_)\w{1,30}[:_])?(?:(?:ant)?think(?:ing)?|thoughts?|reasoning|reflection)"
+    r"(?:_process)?|scratch_?pad|analysis|cot)"
+)
+_OPENING = rf"[<\[◁]\|?{_NAME}(?: [^<>\n]{{0,80}})?\|?[>\]▷]"
+_CLOSING = rf"[<\[◁]\|?/{_NAME}\|?[>\]▷]"
 # a line's code, and tags in quotes
 _QUOTED = re.compile(
     rf"`(?!\s)[^`\n]+(?<!\s)`|(['\"])(?:{_OPENING}|{_CLOSING})+\1", re.IGNORECASE
@@ -37,7 +40,7 @@ _TAGS = re.compile(
     # at the beginning of a line, or right behind a text
     rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<(?:unused|ctrl)94>thought\b"
-    r"|<details type=.reasoning\b[^>\n]{0,80}>|<details[^>\n]{0,160}>\s*<summary>\s*think)"
+    r"|<details type=.reasoning\b[^>\n]{0,80}>|<details[^>\n]{0,160}>\s*<summary>\s*(?:think|thought|reason))"
     # as the command line of Ollama writes it
     r"|\AThinking\.\.\.\n(?=(?s:.)*^\.\.\.done thinking\.$)"
     rf"|(?<=[^\s(]){_OPENING})"
@@ -50,7 +53,8 @@ _TAGS = re.compile(
     rf"|(?P<closing_of_line>(?<=\n){_CLOSING}|{_CLOSING}(?=[ \t]*\n))"
     # and the final channel of gpt-oss, with and without signs
     rf"|(?P<closing>{_CLOSING}"
-    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S))",
+    r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S)"
+    r"|^\[BEGIN FINAL RESPONSE\])",
     re.IGNORECASE | re.MULTILINE,
 )
 _BLANKS = re.compile(r"\s*")
