@@ -112,7 +112,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers, by which rules beside them."""
-        return {"fit": "3", "rules": "6"}
+        return {"fit": "3", "rules": "7"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.
@@ -163,8 +163,8 @@ def _answer(
 def _is_in_english(parts: Mapping[str, Part]) -> bool:
     """Whether no text of a question is plainly in another language.
 
-    What people asked, answered and expect is often short: it tells its language
-    together, where need be with the evidence.
+    What people asked, answered and expect is often short: where none of it does, it
+    tells its language together, where need be with the evidence.
     """
     texts: list[str] = []
     spoken: list[str] = []
@@ -174,10 +174,10 @@ def _is_in_english(parts: Mapping[str, Part]) -> bool:
         length = min(_READ_OF_EACH, _READ_OF_ALL // max(1, len(read)))
         text = part.rewrite or "\n".join(text[:length] for text in read)
         (texts if name in _PARTS_OF_EVIDENCE else spoken).append(text)
-    texts.append("\n".join(dict.fromkeys(spoken)))
-    are_english = [is_english(text) for text in texts]
+    together = "\n".join(dict.fromkeys(spoken))
+    are_english = [is_english(text) for text in (*texts, *spoken, together)]
     if not any(are_english) and False not in are_english:
-        are_english = [is_english("\n".join(texts), is_all=True)]
+        are_english = [is_english("\n".join((*texts, together)), is_all=True)]
     return False not in are_english
 
 

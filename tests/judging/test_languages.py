@@ -181,6 +181,22 @@ def test_an_answer_in_another_language_than_its_contexts_is_undecided():
     assert diagnose(result).name == "unsure"
 
 
+@pytest.mark.parametrize("place", ["answer", "reference"])
+def test_one_text_in_another_language_than_the_others_is_not_compared(place):
+    english = (
+        "The lighthouse was built in the year 1856 by the people of the village, with"
+        " stones from the river, as old maps and several of their letters show."
+    )
+    other = (
+        "Der Leuchtturm wurde im Jahr 1856 von den Leuten des Dorfes mit Steinen aus dem"
+        " nahen Fluss gebaut, wie alte Karten und mehrere ihrer Briefe zeigen."
+    )
+    row = {"question": "When was the lighthouse built, and by whom was it built?"}
+    row |= {"answer": english, "reference": english, place: other}
+    (result,) = evaluate([row], ["recall"], judge="lexical").results
+    assert "not in English" in result.results["context_recall"].reason
+
+
 def test_no_score_names_a_fault_in_a_row_of_another_language():
     row = SampleResult(
         index=0,
