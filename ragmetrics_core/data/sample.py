@@ -371,6 +371,12 @@ _NEEDED = {
     "expected_ids": "an id or a list of ids",
     "history": "a list of texts or of messages with a content",
 }
+_CITATIONS = ("citations", "annotations")  # of an answer, or of a part of it
+_UNREAD_CITATIONS = (
+    "citations stand beside the answer in a form that is not read; write them as objects"
+    " with start, end and contexts"
+)
+_DEEPEST = 6  # objects and lists in each other
 _MOST_TEXTS_SHOWN = 3  # of an object, in a message
 _Found = Mapping[str, FoundValue]
 _NO_VALUE = FoundValue(None, "")
@@ -429,7 +435,14 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
         sample = sample.model_copy(update={"capture": notes})
     if sample.citations is not None:  # the cell had a list
         return sample
-    return _with_citations_of_marks(sample, numbering_cell)
+    column_of_answer = column_of(row, found_by_field.get("answer", _NO_VALUE).column)
+    may_hold_citations = {
+        column: cell
+        for column, cell in row.items()
+        if column == column_of_answer or plain_name(str(column)) in _CITATIONS
+    }
+    has_others = numbering_cell is None and _names_citations(may_hold_citations)
+    return _with_citations_of_marks(sample, numbering_cell, has_others=has_others)
 
 
 def _read_cells(found_by_field: _Found, columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -809,8 +822,23 @@ def _metadata(
     return metadata
 
 
+def _names_citations(data: Any, depth: int = _DEEPEST) -> bool:
+    """Whether data has a list of citations, as providers write it beside a text."""
+    data = plain_data(data_in(data))
+    if not isinstance(data, (Mapping, list, tuple)) or depth == 0:
+        return False
+    fields = data if isinstance(data, Mapping) else {}
+    for name, value in fields.items():
+        cited = plain_data(data_in(value))
+        is_list = isinstance(cited, (list, tuple)) and len(cited) > 0
+        if is_list and plain_name(str(name)) in _CITATIONS:
+            return True
+    inside = fields.values() if fields else data
+    return any(_names_citations(each, depth - 1) for each in inside)
+
+
 def _with_citations_of_marks(
-    sample: Sample, numbering_cell: Mapping[str, str] | None
+    sample: Sample, numbering_cell: Mapping[str, str] | None, *, has_others: bool
 ) -> Sample:
     """Fill a sample's citations from the marks in its answer, or note why it has none.
 
@@ -822,6 +850,7 @@ def _with_citations_of_marks(
         sample: The sample, whose citations are not known.
         numbering_cell: The numbering in the column ``citations``, such as
             ``{"1": "doc-a"}``; None if there is none.
+        has_others: Whether the row has citations of another form, which are not read.
     """
     if sample.answer is None:
         return sample
@@ -843,10 +872,13 @@ def _with_citations_of_marks(
         reason = undivided
     elif numbering is not None:
         citations_read = read_citations(sample.answer, numbering, texts)
-        if citations_read.citations is not None:
+        has_read = bool(citations_read.citations) or not has_others
+        if citations_read.citations is not None and has_read:
             return sample.model_copy(update={"citations": citations_read.citations})
         reason = citations_read.why_unknown
-    if not reason or not may_cite(sample.answer):
+    if has_others and not may_cite(sample.answer):
+        reason = _UNREAD_CITATIONS
+    elif not reason or not may_cite(sample.answer):
         return sample
     notes = sample.capture or CaptureNotes()
     if notes.citations_unknown is None:

@@ -201,11 +201,13 @@ class CitationQuality(Metric):
         if numbering is None and self.numbered_from is not None:
             indices = range(len(sample.known_contexts))
             numbering = {str(index + self.numbered_from): index for index in indices}
-        if numbering is not None:
+        # the row may have citations in a form that is not read
+        is_told = sample.capture is not None and bool(sample.capture.citations_unknown)
+        if numbering is not None and (marks_in(answer) or not is_told):
             return read_citations(answer, numbering, texts)
 
         # Nobody knows which context has the number 1. "It is old." has no sign of citing.
-        if not may_cite(answer):
+        if not may_cite(answer) and not is_told:
             return CitationsRead(None)
         why_unknown = sample.citations_unknown
         if marks_in(answer):

@@ -429,6 +429,43 @@ def test_an_answer_that_cites_nothing_needs_no_contexts():
     assert required.score(not_read, judge=oracle()).value == 0.0
 
 
+PART = {"type": "text", "text": "AA."}
+
+
+@pytest.mark.parametrize(
+    ("row", "is_known"),
+    [
+        ({"answer": [{**PART, "citations": [{"cited_text": "AA"}]}]}, False),
+        (
+            {
+                "output": [
+                    {
+                        "role": "assistant",
+                        "content": [
+                            {**PART, "annotations": [{"url": "https://a.example"}]}
+                        ],
+                    }
+                ]
+            },
+            False,
+        ),
+        ({"answer": "AA.", "citations": ["https://a.example"]}, False),
+        ({"answer": [{**PART, "citations": []}]}, True),
+        ({"answer": "AA.", "annotations": []}, True),
+    ],
+)
+@pytest.mark.parametrize("contexts", [["AA"], ["[1] AA", "[2] BB"]])
+def test_an_answer_with_citations_that_are_not_read_is_not_called_uncited(
+    row, is_known, contexts
+):
+    sample = Sample.from_row({**row, "contexts": contexts})
+    result = CitationQuality(required=True).score(sample, judge=oracle())
+    assert (result.status, result.value) == (
+        ("scored", 0.0) if is_known else ("undefined", None)
+    )
+    assert is_known or "in a form that is not read" in result.reason
+
+
 def test_contexts_that_are_known_to_be_none_leave_every_mark_dangling():
     sample = Sample(
         answer="AA[1].", contexts=(), citations=citations_of_marks("AA[1].", {})
