@@ -67,8 +67,8 @@ def plain(value: object) -> Any:
 
 def _plain(value: object, depth: int) -> Any:
     """The plain value of what is no text of JSON, down to a depth."""
-    if isinstance(value, str) and value.startswith('{"node":') and depth:
-        return _plain(decode(value), depth - 1)  # a node of LlamaIndex in a list
+    if isinstance(value, str) and value.startswith('{"node":'):
+        return _document(decode(value)) or value  # a node of LlamaIndex in a list
     if isinstance(value, str):
         return None if value == "null" else value
     # none of the elements and fields below the deepest level
@@ -285,18 +285,15 @@ def replies_in(value: object) -> tuple[Message, ...]:
     return ()
 
 
-def without_written_objects(value: Any, depth: int = _DEPTH) -> Any:
-    """The value with None for each text that is an object as Python writes it.
+def without_written_objects(value: Any) -> Any:
+    """The plain value with None for each text that is an object as Python writes it.
 
     Examples: "StopEvent(result='Anna')", perhaps cut, and "<Stream at 0x7f2a>".
     """
     if isinstance(value, str):
         return None if _WRITTEN_OBJECT.match(value) else value
-    if depth and isinstance(value, tuple):
-        return tuple(without_written_objects(one, depth - 1) for one in value)
-    if depth and isinstance(value, Mapping):
-        return {
-            key: without_written_objects(entry, depth - 1)
-            for key, entry in value.items()
-        }
+    if isinstance(value, tuple):
+        return tuple(map(without_written_objects, value))
+    if isinstance(value, Mapping):
+        return {key: without_written_objects(entry) for key, entry in value.items()}
     return value

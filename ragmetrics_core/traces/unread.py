@@ -35,10 +35,8 @@ _DOTS = ("...", "…", "...]", "…]", "...)", "…)")
 _DEEPEST = 8  # lists and objects in each other that are looked into
 # fields of a request under which frameworks hand parameters on to the model
 _FIELDS_OF_PARAMETERS = ("kwargs", "generation_kwargs", "extra_body")
-_FIELDS_OF_REQUEST = (
-    *("messages", "input", "contents", "prompt", "prompts"),
-    *("system", "system_instruction", "instructions"),
-)
+# of a request; what instructs the model is text alone
+_FIELDS_OF_REQUEST = ("messages", "input", "contents", "prompt", "prompts")
 _NAMES_OF_BLOCKS = frozenset(
     ("type", "inline_data", "inlineData", "file_data", "fileData")
 )
@@ -101,13 +99,12 @@ def says_that_provider_searched(
         texts_of_models: What models said in the turn; one may itself be such JSON.
     """
     # of the replies those that hold JSON: the leaves of a message are the model's words
-    for name in attribute_names("input", "output", "replies"):
-        value = attributes.get(name)
-        if not isinstance(value, str) or value in texts_of_models:
-            continue
-        if _SAYS_THAT_IT_SEARCHED.search(value):
-            return True
-    return False
+    values = map(attributes.get, attribute_names("input", "output", "replies"))
+    return any(
+        _SAYS_THAT_IT_SEARCHED.search(value) is not None
+        for value in values
+        if isinstance(value, str) and value not in texts_of_models
+    )
 
 
 def _values(attributes: Mapping[str, Any], *field_names: str) -> Iterator[Any]:

@@ -88,6 +88,10 @@ FORMS: dict[str, Callable[[Sequence[str]], object]] = {
             for n, text in enumerate(texts)
         ]
     },
+    "LlamaIndex, as Traceloop writes it": lambda texts: [
+        json.dumps({"node": {"id_": f"d{n}", "text": text}, "score": 0.5})
+        for n, text in enumerate(texts)
+    ],
     "Qdrant": lambda texts: {"points": [{"payload": {"text": text}} for text in texts]},
 }
 UNREAD_FORMS: dict[str, object] = {

@@ -15,7 +15,9 @@ from ragmetrics_core.traces import Notes, SampleProcessor, samples_from_spans
 FOUND = f"{GATE}\n\n{MILL}"
 
 
-def agent(trace: str = "a", **further: Any) -> list[dict[str, Any]]:
+def agent(
+    trace: str = "a", returned: str = FOUND, **further: Any
+) -> list[dict[str, Any]]:
     """An agent whose search tool returns text, by the conventions of OpenTelemetry."""
     asked = {"role": "user", "parts": [{"type": "text", "content": QUESTION}]}
     call = {"type": "tool_call", "id": "c1", "name": "search_knowledge"}
@@ -39,7 +41,7 @@ def agent(trace: str = "a", **further: Any) -> list[dict[str, Any]]:
             gen_ai__operation__name="execute_tool",
             gen_ai__tool__name="search_knowledge",
             gen_ai__tool__call__arguments='{"query": "gate built"}',
-            gen_ai__tool__call__result=FOUND,
+            gen_ai__tool__call__result=returned,
         ),
         one(
             *("chat", "agent", 6, 9),
@@ -184,12 +186,21 @@ def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind():
     assert any("as a search: SEARCH (1)" in line for line in read.notes.sentences)
 
 
-def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named():
-    read = samples_from_spans([otlp(*agent())])
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (FOUND, FOUND),
+        (json.dumps({"result": FOUND}), FOUND),
+        ('{"page": 2}', '{"page": 2}'),
+    ],
+)
+def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named(returned, text):
+    read = samples_from_spans([otlp(*agent(returned=returned))])
     (sample,) = read
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert sample.contexts is None
-    assert [call.kind for call in sample.ledger.calls] == ["tool"]
+    (call,) = sample.ledger.calls
+    assert (call.kind, [item.text for item in call.items]) == ("tool", [text])
     assert read.notes.tools == {"search_knowledge": 1}
     (sentence,) = read.notes.sentences
     assert "--context-tools search_knowledge" in sentence

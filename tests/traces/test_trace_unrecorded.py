@@ -73,6 +73,13 @@ def provider(blocks: Sequence[Block], parameters: Block) -> Attributes:
     return {**mlflow((), {}), "mlflow.spanInputs": json.dumps(request)}
 
 
+def responses(blocks: Sequence[Block], parameters: Block) -> Attributes:
+    """The same by OpenAI's other interface."""
+    said = {"role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]}
+    reply = {"object": "response", "output": [{"type": "message", **said}]}
+    return {**provider(blocks, parameters), "mlflow.spanOutputs": json.dumps(reply)}
+
+
 def langfuse(blocks: Sequence[Block], parameters: Block) -> Attributes:
     return {
         "langfuse.observation.type": "generation",
@@ -112,7 +119,7 @@ def traceloop(blocks: Sequence[Block], parameters: Block) -> Attributes:
     }
 
 
-DIALECTS = [openinference, mlflow, provider, langfuse, langsmith, traceloop]
+DIALECTS = [openinference, mlflow, provider, responses, langfuse, langsmith, traceloop]
 Writes = Callable[[Sequence[Block], Block], Attributes]
 
 
@@ -208,6 +215,8 @@ MEDIA = "@@@langfuseMedia:type={}|id=1|source=bytes@@@"
         parts({"type": "uri", "modality": "audio"}),
         written_by_python("ImageBlock(block_type='image', image=b'iVB')"),
         {**mlflow((), {}), "mlflow.spanInputs": json.dumps({"messages": [HAYSTACK]})},
+        {**openinference((), {}), "input.images.0.image.url": "a.png"},
+        {**openinference((), {}), "input.documents.0.document.name": "a.pdf"},
         langfuse([{"type": "text", "text": "x"}, MEDIA.format("a/pdf")], {}),  # type: ignore[list-item]  # a text in place of a file
     ],
 )
