@@ -105,7 +105,7 @@ _FIELDS_OF_OBJECT = re.compile(
 # Python's default; a method that was not called, a class; bytes; a document of Haystack,
 # Document(id=7, content: 'Its beginning...'); a node of LlamaIndex, "Node ID: 7\nText: Its
 # beginning..."; a reply of Gemini or of OpenAI's agents; one field, as of LangChain's
-# documents; objects of JavaScript and .NET
+# documents; objects of JavaScript, Java and .NET
 _OBJECTS_WRITTEN = (
     re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
     re.compile(
@@ -124,7 +124,8 @@ _OBJECTS_WRITTEN = (
     ),
     re.compile(r"\s*(?:OrderedDict\(\[\(|np\.str_\()['\"].*\)\s*", re.DOTALL),
     re.compile(
-        r"\s*(?:(?:\[object \w+\]|System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++"
+        r"\s*(?:(?:\[object \w+\]|\[L[\w.$]++;@[0-9a-f]++"
+        r"|System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++"
     ),
 )
 _CLOSING = {"[": "]", "{": "}"}

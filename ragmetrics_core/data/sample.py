@@ -371,6 +371,12 @@ _NEEDED = {
     "expected_ids": "an id or a list of ids",
     "history": "a list of texts or of messages with a content",
 }
+# as models write it, where the server reads none
+_TOOL_CALL = re.compile(
+    r"\s*(?:<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>|<\uff5ctool).*",
+    re.DOTALL,
+)
+_FENCE = re.compile(r"\A\s*```(?:json)?\s(.*)```\s*\Z", re.DOTALL)
 _CITATIONS = ("citations", "annotations")  # of an answer, or of a part of it
 _UNREAD_CITATIONS = (
     "citations stand beside the answer in a form that is not read; write them as objects"
@@ -433,8 +439,11 @@ def sample_from_row(row: Row, columns: Mapping[str, Any]) -> Sample:
     if doubts != notes.doubts:
         notes = notes.model_copy(update={"doubts": doubts})
         sample = sample.model_copy(update={"capture": notes})
-    if sample.citations is not None:  # the cell had a list
+    if sample.citations or (sample.citations is not None and notes.grade):
         return sample
+    if sample.citations is not None:
+        # that the prompt numbered its sources is known of captured rows alone
+        sample = sample.model_copy(update={"citations": None})
     column_of_answer = column_of(row, found_by_field.get("answer", _NO_VALUE).column)
     may_hold_citations = {
         column: cell
@@ -768,7 +777,10 @@ def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
         return ""
     if all(map(_PYTHON_DICTIONARY.fullmatch, texts)):
         return "dictionaries of Python"
-    if field not in UNDIVIDED_CODES and not isinstance(data_in(texts[0]), str):
+    if all(map(_TOOL_CALL.fullmatch, texts)):
+        return "calls of tools"
+    bare_text = _FENCE.sub(r"\1", texts[0])
+    if field not in UNDIVIDED_CODES and not isinstance(data_in(bare_text), str):
         return "objects or lists of JSON"
     if field == "answer":  # it may be the name of a file, a path or an id
         return ""

@@ -3,6 +3,7 @@
 It needs no model, no file and no network.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -78,6 +79,10 @@ _LONGEST_LISTED = 40
 _READ_OF_EACH = 500  # characters of a text that tell its language
 _MOST_READ = 19  # texts of a part, spread over all: of shorter ones no words are whole
 _READ_OF_ALL = 1_900  # and of many texts together, so that each of them is read
+# what is quoted may be in the language of the evidence
+_QUOTED = re.compile(
+    r'"[^"\n]{1,300}"|“[^”\n]{1,300}”|„[^“”\n]{1,300}[“”]|«[^»\n]{1,300}»'
+)
 _PARTS_OF_EVIDENCE = {"contexts", "context", "chunks", "chunk", "passages"}
 _ABSTENTION = adherence_reply(verdict="abstains", reason="The answer makes no claim.")
 
@@ -173,7 +178,10 @@ def _is_in_english(parts: Mapping[str, Part]) -> bool:
         read = sorted(part.texts)[:: 1 + len(part.texts) // _MOST_READ]
         length = min(_READ_OF_EACH, _READ_OF_ALL // max(1, len(read)))
         text = part.rewrite or "\n".join(text[:length] for text in read)
-        (texts if name in _PARTS_OF_EVIDENCE else spoken).append(text)
+        if name in _PARTS_OF_EVIDENCE:
+            texts.append(text)
+        else:
+            spoken.append(_QUOTED.sub(" ", text))
     together = "\n".join(dict.fromkeys(spoken))
     are_english = [is_english(text) for text in (*texts, *spoken, together)]
     if not any(are_english) and False not in are_english:

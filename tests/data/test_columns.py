@@ -984,6 +984,7 @@ def test_an_object_that_was_written_as_the_answer_is_told(write, what, caplog):
     for field, text in (
         ("answer", '[{"text": "Anna lit it."}]'),
         ("answer", '["Anna", "Ms Berg"]'),
+        ("answer", '```json\n{"answer": "Anna lit it."}\n```\n'),
         ("reference", '{"name": "Anna"}'),
     ):
         evaluate([{**row, field: text}], ["adherence"], judge="lexical")
@@ -1033,6 +1034,13 @@ def test_an_object_that_breaks_off_is_told(field, text, caplog):
     evaluate([row], judge="lexical", **{f"{field}_column": field})
     evaluate([{**row, field: f"{text}'}} and more"}], judge="lexical")
     assert "break off" not in caplog.text
+
+
+def test_an_answer_that_only_calls_a_tool_is_told(caplog):
+    call = '<tool_call>\n{"name": "search", "arguments": {"q": "lamp"}}\n</tool_call>'
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": call}
+    evaluate([row], judge="lexical")
+    assert "1 row: answer like calls of tools are judged as texts" in caplog.text
 
 
 @pytest.mark.parametrize(

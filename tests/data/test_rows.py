@@ -743,6 +743,7 @@ OBJECTS_WRITTEN = [
     "<Response [200]>",
     "<Task pending name='Task-2' coro=<ask() running at app.py:3>>",
     "System.Threading.Tasks.Task`1[System.String]",
+    "[Ljava.lang.String;@1b6d3586",
 ]
 
 

@@ -193,8 +193,10 @@ def test_one_text_in_another_language_than_the_others_is_not_compared(place):
     )
     row = {"question": "When was the lighthouse built, and by whom was it built?"}
     row |= {"answer": english, "reference": english, place: other}
-    (result,) = evaluate([row], ["recall"], judge="lexical").results
-    assert "not in English" in result.results["context_recall"].reason
+    quoting = f'{other} Quelle: "The history of the guild of the harbour, and its men."'
+    for said in (row, {**row, place: quoting}):
+        (result,) = evaluate([said], ["recall"], judge="lexical").results
+        assert "not in English" in result.results["context_recall"].reason
 
 
 def test_no_score_names_a_fault_in_a_row_of_another_language():

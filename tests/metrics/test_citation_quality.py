@@ -466,6 +466,12 @@ def test_an_answer_with_citations_that_are_not_read_is_not_called_uncited(
     assert is_known or "in a form that is not read" in result.reason
 
 
+def test_an_empty_list_of_citations_in_a_row_is_as_none():
+    row = {"answer": "AA.", "contexts": ["AA"], "citations": []}
+    result = CitationQuality().score(Sample.from_row(row), judge=oracle())
+    assert (result.status, result.code) == ("undefined", "no_citations")
+
+
 def test_contexts_that_are_known_to_be_none_leave_every_mark_dangling():
     sample = Sample(
         answer="AA[1].", contexts=(), citations=citations_of_marks("AA[1].", {})
