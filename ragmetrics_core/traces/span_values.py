@@ -57,12 +57,8 @@ class ToolMessage(Message):
 
 def plain(value: object) -> Any:
     """Make the plain value of an attribute, which may be JSON."""
-    if not isinstance(value, str):
-        return _plain(value, _DEPTH)
     decoded = decode(value)
-    if decoded is None:
-        decoded = value
-    return _plain(decoded, _DEPTH - 1)
+    return _plain(value if decoded is None else decoded, _DEPTH)
 
 
 def _plain(value: object, depth: int) -> Any:
@@ -220,7 +216,7 @@ def _tool_message(
     if not tool_calls:
         name = str(fields.get("name") or "")
         tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
-    artifact = _plain(fields.get("artifact"), _DEPTH - 1)
+    artifact = _plain(fields.get("artifact"), _DEPTH)
     return ToolMessage("tool", text, tool_calls, artifact)
 
 
