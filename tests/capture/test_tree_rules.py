@@ -334,6 +334,20 @@ ROWS: dict[str, Row] = {
         [PAGE_OF_BOTH],
         "p f e",
     ),
+    "a page that a step with a model put there": Row(
+        says(
+            found(P, F, E),
+            step(
+                Document(PAGE_OF_BOTH),
+                inside=[reads("Which?", "1")],
+                documents_among_inputs=(P, F, E),
+            ),
+            reads(asked(PAGE_OF_BOTH)),
+        ),
+        [PAGE_OF_BOTH],
+        "p f e",
+        "by_data_flow",
+    ),
     "words that a step wrote anew": Row(
         says(
             found(P),

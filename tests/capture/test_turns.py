@@ -167,6 +167,7 @@ def test_words_made_for_a_search_beside_a_question_are_no_sure_question(
         ({"input": QUESTION, "query": WORDS}, QUESTION, QUESTION),
         ({"message": QUESTION, "user": "anna", "query": WORDS}, QUESTION, QUESTION),
         ({"query": WORDS, "style": "Be short."}, f"{WORDS}\nBe short.", WORDS),
+        ({"query": WORDS, "style": "Be short."}, "Be short.", WORDS),
         ({"query": WORDS}, QUESTION, WORDS),
     ],
 )
@@ -175,7 +176,10 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
 ):
     run = searches_and_answers(WORDS, ANSWER, 1.0)
     (answering,) = (node for node in run.root.walk() if node.kind == "model")
-    answering.prompt = (Message("system", PAGE), Message("user", said))
+    answering.prompt = (
+        Message("system", f"{PAGE}\nWords: {WORDS}" if said == "Be short." else PAGE),
+        Message("user", said),
+    )
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
     assert (sample.question, sample.capture.grade) == (question, "exact")
@@ -211,15 +215,26 @@ def test_a_model_inside_of_a_search_answers_nobody():
     fused.root.children.append(model("Write more queries.", "Who came?", 1.1).root)
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     assert turns.add(fused) == []
-    (sample,) = [*turns.add(ANSWERS), *turns.finish()]
+    by_hand = replace(ANSWERS, answers=())
+    (sample,) = [*turns.add(by_hand), *turns.finish()]
     assert (sample.answer, sample.capture.grade) == (ANSWER, "exact")
 
 
-@pytest.mark.parametrize(
-    ("asked", "grade"), [(QUESTION, "exact"), ("Who?", "inferred")]
-)
+def test_what_a_search_dropped_of_its_own_finds_no_model_was_shown():
+    """An engine says "Empty Response" where its retriever has a floor."""
+    floor = search(QUESTION, 1.0).root
+    floor.children.append(search(QUESTION, 1.1).root)
+    floor.documents = ()
+    empty = Answer("Empty Response")
+    run = Tree(Node("agent", "engine", 0.0, 3.0, [floor]), QUESTION, answers=(empty,))
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(run)
+    assert (sample.contexts, sample.capture.grade) == ((), "exact")
+
+
+@pytest.mark.parametrize(("asked", "is_in_doubt"), [(QUESTION, False), ("Who?", True)])
 def test_a_search_in_a_thread_of_its_own_is_of_the_model_that_says_its_words(
-    asked, grade
+    asked, is_in_doubt
 ):
     elsewhere = replace(search(QUESTION, 1.0), task_or_thread="thread-7")
     answering = model("", ANSWER, 2.0)
@@ -231,7 +246,8 @@ def test_a_search_in_a_thread_of_its_own_is_of_the_model_that_says_its_words(
     assert turns.add(elsewhere) == []
     runs = [replace(answering, task_or_thread="task-1")]
     (sample,) = [sample for run in runs for sample in turns.add(run)] + turns.finish()
-    assert (sample.answer, sample.capture.grade) == (ANSWER, grade)
+    assert sample.answer == ANSWER
+    assert ("which_turn" in sample.capture.doubts) == is_in_doubt
 
 
 FIRST_PART = (
