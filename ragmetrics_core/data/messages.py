@@ -72,6 +72,7 @@ _MESSAGE_HOLDERS = (
 _DEEPEST = 6  # objects and lists in each other
 _TIMES = ("created_at", "timestamp", "created", "time")  # of a message
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_FIRST_SECOND = 100_000_000  # since 1970: a smaller number may be how long it took
 
 
 MEDIA_REFUSED = (
@@ -397,14 +398,17 @@ def oldest_first(messages: Sequence[Any]) -> Sequence[Any]:
     What OpenAI lists of a thread begins with the newest.
 
     Examples:
-        >>> [each["text"] for each in oldest_first([{"text": "b", "time": 2}, {"text": "a", "time": 1}])]
+        >>> said = [{"text": "b", "created": 1760000009}, {"text": "a", "created": 1760000007}]
+        >>> [each["text"] for each in oldest_first(said)]
         ['a', 'b']
     """
     for name in _TIMES:
         times: list[Any] = [
             each.get(name) for each in messages if isinstance(each, Mapping)
         ]
-        are_numbers = all(type(time) in (int, float) for time in times)
+        are_numbers = all(
+            type(time) in (int, float) and time >= _FIRST_SECOND for time in times
+        )
         are_dates = all(isinstance(time, str) and _DATE.match(time) for time in times)
         if not times or len(times) < len(messages) or not (are_numbers or are_dates):
             continue

@@ -868,12 +868,13 @@ def test_an_earlier_reply_is_no_answer_to_the_last_question(column, end):
 @pytest.mark.parametrize(
     ("name", "times"),
     [
-        ("created_at", [9, 8, 7, 7]),
+        ("created_at", [1_760_000_009, 1_760_000_008, 1_760_000_007.5, 1_760_000_007]),
         ("timestamp", [f"2026-11-30T1{hour}:00" for hour in (3, 2, 1, 0)]),
-        ("created_at", [7, 7, 7, 7]),
+        ("created_at", [1_760_000_007] * 4),
+        ("time", [9.5, 3, 2, 1]),
         ("time", ["9:59", "9:58", "10:57", "10:56"]),
-        ("time", [9, None, 8, 7]),
-        ("created", [1, 2, 3, 4]),
+        ("time", [1_760_000_009, None, 1_760_000_008, 1_760_000_007]),
+        ("created", [1_760_000_001, 1_760_000_002, 1_760_000_003, 1_760_000_004]),
     ],
 )
 @pytest.mark.parametrize("column", ["input", "history"])
@@ -881,7 +882,7 @@ def test_messages_are_read_in_the_order_of_their_times(column, name, times):
     """OpenAI lists those of a thread from the newest to the oldest."""
     said = [("assistant", "In 1901."), ("user", "When?")]
     said += [("assistant", "Anna."), ("user", Q)]
-    runs_backwards = times[0] in (9, "2026-11-30T13:00") and None not in times
+    runs_backwards = name in ("created_at", "timestamp") and times[0] != times[-1]
     messages = [
         {"role": role, "content": text, name: time}
         for (role, text), time in zip(said, times, strict=True)
