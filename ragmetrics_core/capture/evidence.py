@@ -360,10 +360,13 @@ class EvidenceFinder:
             letters = letters_of(text)
             rest = rest.replace(letters, "") if letters else rest
         # what was found inside of a search is for that search to return
-        found = [search.documents for search in self._calls.searches]
-        has_nothing = bool(found) and all(each == () for each in found)
-        is_sure = answer.is_extracted or not rest or has_nothing
-        is_sure = is_sure and not self._calls.prompted
+        searches = self._calls.searches
+        found_nothing = bool(searches) and all(
+            each.documents == () for each in searches
+        )
+        is_sure = not self._calls.prompted and (
+            answer.is_extracted or not rest or found_nothing
+        )
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", what_stands))
         unique = dict(identified)

@@ -356,10 +356,11 @@ def _said_of_input(calls: Calls, query: str) -> str | None:
     No other message shows a query that was handed in beside it, or made from it.
     """
     said_last = {last_words_of_user(call.prompt) for call in calls.likely_answers}
-    others = set(messages_of(calls.likely_answers)) - said_last
-    if len(said_last) != 1 or shows(others, query):
+    given = [text for text in _fields_of_input(calls) if text in said_last]
+    if not given or len(said_last) != 1:
         return None
-    return next((text for text in _fields_of_input(calls) if text in said_last), None)
+    others = set(messages_of(calls.likely_answers)) - said_last
+    return None if shows(others, query) else given[0]
 
 
 def _question_beside(calls: Calls, query: str) -> str | None:
@@ -381,10 +382,9 @@ def _question_beside(calls: Calls, query: str) -> str | None:
         last = last_words_of_user(call.prompt) or query
         is_short = len(last) <= _LONGEST_QUERY and not _holds_documents(calls, last)
         # some words of it, and no question that instructions stand around
-        is_taken = query.strip() not in lines and not query.strip().endswith(
-            ENDS_OF_QUESTION
-        )
-        is_taken = is_taken and shows([last], query)
+        bare_query = query.strip()
+        is_whole = bare_query in lines or bare_query.endswith(ENDS_OF_QUESTION)
+        is_taken = not is_whole and shows([last], query)
         if is_short and (is_taken or not shows(of_user, query)):
             return last
     return None

@@ -126,10 +126,11 @@ def join_trees(
     if are_asked_unlike and not is_question_named:
         doubts.append(_SEVERAL_QUESTIONS)
     question = asking_run.question if asking_runs else None
-    searched_for = _searched_for_within(trees, question or "")
-    if searched_for is not None and name == FLOW and not is_question_named:
-        question = searched_for
-        doubts.append(Doubt("question_guessed"))
+    if question is not None and name == FLOW and not is_question_named:
+        searched_for = _searched_for_within(trees, question)
+        if searched_for is not None:
+            question = searched_for
+            doubts.append(Doubt("question_guessed"))
     return replace(
         answering_run,
         root=Node("step", name, roots[0].began, max(last_ends, default=None), roots),
@@ -185,12 +186,12 @@ def _searched_for_within(trees: Iterable[Tree], question: str) -> str | None:
 
     Example: the search was asked "Who?", and a synthesizer "Be short. Question: Who?".
     """
+    lines = lines_without_labels(question)
     for tree in trees:
         for text in _texts_asked(tree) if tree.only_searches else ():
             asked = text.strip()
             is_question = asked.endswith(ENDS_OF_QUESTION)
-            is_line = asked in lines_without_labels(question)
-            is_within = is_line or (is_question and asked in question)
+            is_within = asked in lines or (is_question and asked in question)
             if is_within and as_one_line(asked) != as_one_line(question):
                 return text
     return None
@@ -901,14 +902,16 @@ class Turns(Generic[Run]):
             is_asked_alike = not asked.isdisjoint(_texts_asked(turn.runs[0]))
             if others and not is_asked_alike and not turn.is_read_by(tree, found):
                 turn.runs[0] = _doubtful(turn.runs[0], _SEVERAL_QUESTIONS)
-        # a search in a thread of its own, for the words that the model is shown last
-        said_last = {
-            as_one_line(last_words_of_user(call.prompt)) for call in _model_calls(tree)
-        }
-        is_asked_there = all(
-            not said_last.isdisjoint(map(as_one_line, _texts_asked(turn.runs[0])))
-            for turn in turns
-        )
+        if is_of_another_task:
+            # but for a search of its own thread, for the words that the model is shown last
+            said_last = {
+                as_one_line(last_words_of_user(call.prompt))
+                for call in _model_calls(tree)
+            }
+            is_of_another_task = any(
+                said_last.isdisjoint(map(as_one_line, _texts_asked(turn.runs[0])))
+                for turn in turns
+            )
         first_turn, *further_turns = turns
         for turn in further_turns:
             runs = [*first_turn.runs, *turn.runs]
@@ -916,7 +919,7 @@ class Turns(Generic[Run]):
             first_turn.forms += turn.forms
             first_turn.replies += turn.replies
             self._open_turns.remove(turn)
-        if is_of_another_task and not is_asked_there:
+        if is_of_another_task:
             first_turn.runs[0] = _doubtful(first_turn.runs[0], _OF_ANOTHER_TASK)
         return first_turn
 

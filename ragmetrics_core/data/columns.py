@@ -799,8 +799,10 @@ def _value_named_by_caller(
         path = name.split(".")
         is_there, value = follow_path(row, path)
         # an empty cell on the way, as the outputs of a run that failed are
-        ways = [follow_path(row, path[:length]) for length in range(1, len(path))]
-        is_there |= any(leads and not is_present(part) for leads, part in ways)
+        ways = (follow_path(row, path[:length]) for length in range(1, len(path)))
+        is_there = is_there or any(
+            leads and not is_present(part) for leads, part in ways
+        )
     if is_there:
         # it may wrap the text, as {"text": "A."} does; else the whole value is meant, as
         # is a text to which a path or a function leads
