@@ -37,6 +37,7 @@ from ragmetrics_core.capture.shown import (
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError, Sample
 from ragmetrics_core.data.sample_parts import EvidenceFrom
+from ragmetrics_core.data.scalars import is_prose
 
 _SHORT_REPLY = Doubt(
     "further_call",
@@ -273,12 +274,24 @@ class EvidenceFinder:
             if showing.is_context
         ]
         shown.sort(key=lambda each: each[2].place or (0, 0))
+        prompt = "\n".join(self._found_answer.prompts)
+        replies = {
+            letters for each in self._calls.replies.values() for letters in each.letters
+        }
         contexts = []
         for identity, document, showing in shown:
             found = self._passages.by_identity.get(identity)
             if document.score is None and found is not None:  # a later list lacks it
                 document = replace(document, score=found.document.score)
-            contexts.append(document.context(showing.text))
+            text = showing.text
+            # such as the answer to a question of a FAQ, and no query that a model wrote
+            for value in document.metadata.values():
+                is_longer = isinstance(value, str) and len(value) > len(showing.text)
+                is_shown = is_longer and is_prose(value) and value in prompt
+                if is_shown and letters_of(value) not in {letters_of(text), *replies}:
+                    text = f"{text}\n{value}"
+                    self._doubts.append(Doubt("in_part"))
+            contexts.append(document.context(text))
         self.contexts = tuple(contexts)
         self.identities = tuple(identity for identity, _, _ in shown)
         self.evidence_from = "prompt"

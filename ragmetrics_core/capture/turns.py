@@ -211,6 +211,23 @@ def _has_searched(tree: Tree) -> bool:
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
 
 
+def _finds_all_of(run: Tree, search: Tree) -> bool:
+    """Whether a run that does more than search found what a search by itself found, by its words."""
+    found: list[set[tuple[str, str]]] = []
+    for tree in (run, search):
+        nodes = [node for node in tree.root.walk() if node.kind == "retriever"]
+        found.append(
+            {
+                (
+                    as_one_line(node.query),
+                    letters_of("\n".join(map(str, node.documents or ()))),
+                )
+                for node in nodes
+            }
+        )
+    return not run.only_searches and bool(found[1]) and found[1] <= found[0]
+
+
 def _model_calls(tree: Tree) -> list[Node]:
     """Return the calls of models in a run, in the order in which they began."""
     return [node for node in tree.root.walk() if node.kind == "model"]
@@ -222,6 +239,8 @@ class _OpenTurn:
 
     Attributes:
         runs: The runs: searches, and calls of models.
+        is_found_beside: Whether the run directly before or after its one search found
+            the same for the same words, as where an application shows its sources.
         forms: The letters and digits of the texts that its searches found; of a search
             that found nothing those of its query.
         replies: What its models replied, which further runs may be asked.
@@ -235,6 +254,7 @@ class _OpenTurn:
     replies: list[Reply] = field(default_factory=list)
     reply: str = ""
     last_added: float = 0.0
+    is_found_beside: bool = False
 
     def asked_for(self, tree: Tree) -> bool:
         """Return whether one of its model runs wrote what a run was asked, the first time."""
@@ -394,12 +414,14 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     """Whether several runs may have answered, after a search if there was one.
 
     One may have answered the question and one what to ask next, or each a part of it.
-    What a later run was asked is no answer; nor is what models wrote, without a search
-    of their own, beside an answer that the framework names.
+    What a later run was asked is no answer; nor is what models wrote before anything
+    was searched, or, without a search of their own, beside an answer that the framework
+    names.
     """
     has_searched = not any(run.only_searches for run in runs)
     answering: list[Tree] = []
-    for place, run in enumerate(runs):
+    first = next((n for n, run in enumerate(runs) if _has_searched(run)), 0)
+    for place, run in enumerate(runs[first:], start=first):
         has_searched = has_searched or run.only_searches
         if run.only_searches:  # models inside of a search answer nobody
             continue
@@ -686,6 +708,7 @@ class Turns(Generic[Run]):
         self._n_samples = 0
         # whether context_tools= names one of the tools called; None before any call
         self._is_tool_named: bool | None = None
+        self._previous: Tree | None = None  # the run taken in before
         self._runs_of_block: list[Tree] = []  # under capture(question=…)
         self._open_turns: list[_OpenTurn] = []  # the one that began first stands first
         # runs that stopped, by the key that the resuming run has as well
@@ -828,6 +851,7 @@ class Turns(Generic[Run]):
         joins the searches whose documents it was given. A model by itself joins the
         searches that its prompts show. Anything else is a turn, or no turn at all.
         """
+        previous, self._previous = self._previous, tree
         if tree.error or tree.root.error:
             return self._samples_of(tree)
         # the turn whose model wrote what it was asked: of its own task, and the latest
@@ -845,6 +869,9 @@ class Turns(Generic[Run]):
             # what the task answered before a new search is over
             samples = self._close([each for each in of_task if each.reply])
             turn = _OpenTurn()
+            turn.is_found_beside = previous is not None and _finds_all_of(
+                previous, tree
+            )
             turn.add_search(tree)
             return samples + self._open(turn)
         if turn is not None:
@@ -852,6 +879,9 @@ class Turns(Generic[Run]):
             # a run that searched itself, too, and answered the user waits for nothing
             is_answered = _has_searched(tree) and bool(tree.answers)
             return self._close([turn]) if is_answered and not is_asked_for else []
+        for open_turn in self._open_turns:
+            if open_turn.runs[-1] is previous and _finds_all_of(tree, previous):
+                open_turn.is_found_beside = True
         samples = self._samples_of(tree)
         if samples or _has_searched(tree) or not _model_calls(tree):
             return samples
@@ -938,6 +968,8 @@ class Turns(Generic[Run]):
         """Make the samples of open turns as they are now, and remember these turns."""
         samples: list[Sample] = []
         for turn in turns:
+            if turn.is_found_beside and len(turn.runs) == 1:
+                continue
             tree = join_trees(turn.runs, FLOW)
             for place, run in enumerate(turn.runs):
                 # of several questions that a model wrote one may be the user's own

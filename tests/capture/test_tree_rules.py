@@ -1114,6 +1114,23 @@ ROWS: dict[str, Row] = {
         "p f",
         where=Overrides(contexts_from=lambda _: [FARO]),
     ),
+    "a longer text of the metadata that a prompt shows, too": Row(
+        says(
+            found(Document("How do I renew it?", "q", metadata={"answer": FARO})),
+            reads(f"Q: How do I renew it?\nA: {FARO}\n{QUESTION}"),
+        ),
+        [f"How do I renew it?\n{FARO}"],
+        "q",
+        "history_unread in_part",
+    ),
+    "a longer text of the metadata that no prompt shows": Row(
+        says(
+            found(Document(FARO, "f", metadata={"page": f"{NOT_FARO} {PORTO}"})),
+            reads(asked(FARO)),
+        ),
+        [FARO],
+        "f",
+    ),
     "named where nothing is": Row(
         says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
         [],

@@ -58,6 +58,7 @@ QUESTION = "When was the Velm bridge opened?"
 ANSWER = "The Velm bridge was opened in 1874."
 ANSWERS = model(f"{PAGE}\nQuestion: {QUESTION}", ANSWER, 2.0)
 REWRITES = model(f"Rewrite: {QUESTION}", "opening year of the Velm bridge", 0.0)
+CLASSIFIES = model(f"Which kind? {QUESTION}", "It is a question of history.", 0.0)
 SEARCHES = search("opening year of the Velm bridge", 1.0)
 ASKS_IN_PARTS = model(
     f"Take apart: {QUESTION}", "1. Who opened it?\n2. What did it cost?", 0.0
@@ -250,6 +251,39 @@ def test_a_search_in_a_thread_of_its_own_is_of_the_model_that_says_its_words(
     assert ("which_turn" in sample.capture.doubts) == is_in_doubt
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize(
+    ("query", "found", "n_samples"),
+    [(QUESTION, PAGE, 1), ("Who?", PAGE, 2), (QUESTION, BOOK, 2)],
+)
+def test_a_search_for_a_list_of_sources_beside_a_run_that_found_the_same_is_no_sample(
+    query, found, n_samples, *, is_before
+):
+    shows_sources = search(query, 4.0, found)
+    runs = [searches_and_answers(QUESTION, ANSWER, 1.0), shows_sources]
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = [
+        each for run in runs[:: -1 if is_before else 1] for each in turns.add(run)
+    ]
+    samples += turns.finish()
+    assert len(samples) == n_samples
+    assert [s.question for s in samples if s.answer == ANSWER] == [QUESTION]
+
+
+def test_a_search_beside_a_run_that_found_the_same_is_kept_for_a_model_that_shows_it():
+    """As where two ways to answer are compared."""
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = []
+    for run in (
+        searches_and_answers(QUESTION, ANSWER, 1.0),
+        search(QUESTION, 4.0),
+        model(f"{PAGE}\nQuestion: {QUESTION}", "In 1874.", 5.0),
+    ):
+        samples += turns.add(run)
+    samples += turns.finish()
+    assert [sample.answer for sample in samples] == [ANSWER, "In 1874."]
+
+
 FIRST_PART = (
     search("Who opened it?", 1.0),
     model(f"{PAGE}\nWho opened it?", "The mayor.", 2.0),
@@ -267,6 +301,14 @@ SUGGESTS = model(
     ("question", "runs", "answer", "is_sure"),
     [
         (QUESTION, [REWRITES, SEARCHES, ANSWERS], ANSWER, True),
+        # nor is what a model said before anything was found an answer
+        (QUESTION, [CLASSIFIES, SEARCHES, ANSWERS], ANSWER, True),
+        (
+            QUESTION,
+            [CLASSIFIES, searches_and_answers(QUESTION, ANSWER, 1.0)],
+            ANSWER,
+            True,
+        ),
         # what a model writes on the answer may be the answer, and may not
         (QUESTION, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
