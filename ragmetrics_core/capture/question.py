@@ -484,13 +484,11 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
             return doubts
     documents = [each.text for found in calls.lists for each in found.documents]
     for call in calls.prompted:
-        for text in [
-            each.text for each in call.prompt if _has_both_speakers(each.text)
-        ]:
+        for text in [each.text for each in call.prompt if has_both_speakers(each.text)]:
             outside = text  # an answer may be a document's whole text
             for document in documents:
                 outside = outside.replace(document, "x")
-            if _has_both_speakers(outside):
+            if has_both_speakers(outside):
                 return _SHOWN
     return ()
 
@@ -518,7 +516,7 @@ def _doubts_of_inputs(
         labels = _LABEL.findall(lines)
         first, second = set(labels[::2]), set(labels[1::2])
         is_talk = len(first) == len(second) == 1 and first != second
-        is_talk = is_talk and (_has_both_speakers(lines) or _is_shown(calls, lines))
+        is_talk = is_talk and (has_both_speakers(lines) or _is_shown(calls, lines))
         if is_talk and not is_question and not _holds_documents(calls, lines):
             return _LABELLED
         replies = {
@@ -555,7 +553,8 @@ def _is_shown(calls: Calls, lines: str) -> bool:
     return any(letters_of(words) in known for words in said if letters_of(words))
 
 
-def _has_both_speakers(text: str) -> bool:
+def has_both_speakers(text: str) -> bool:
+    """Whether lines of a text, such as "User: Hi" and "AI: Hello", are a talk."""
     if any(name in text for name in _MESSAGES):
         return True
     return bool(_USER.search(text) and _ASSISTANT.search(text))

@@ -30,7 +30,8 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, last_words_of_user
-from ragmetrics_core.capture.shown import edges_of
+from ragmetrics_core.capture.question import has_both_speakers
+from ragmetrics_core.capture.shown import edges_of, shows
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.structures import (
     ENDS_OF_QUESTION,
@@ -339,6 +340,16 @@ class _OpenTurn:
                 beside = form[max(0, at - _BESIDE) : at + len(edge) + _BESIDE]
                 ground = ground.replace(beside, "\n")
         return ground
+
+    def ends_with_talk(self) -> bool:
+        """Whether its last run was shown, as lines of a talk, what an earlier one answered."""
+        replies = [each for each in map(_letters_said, self.replies[:-1]) if each]
+        texts = [m.text for call in _model_calls(self.runs[-1]) for m in call.prompt]
+        return any(
+            has_both_speakers(text)
+            and any(each in letters_of(text) for each in replies)
+            for text in texts
+        )
 
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
@@ -860,6 +871,15 @@ class Turns(Generic[Run]):
         nearest_first = reversed([*latest, *of_task])
         turn = next((each for each in nearest_first if each.asked_for(tree)), None)
         is_asked_for = turn is not None
+        if turn is not None and tree.only_searches and turn.ends_with_talk():
+            # the last line of a talk was rewritten, and a new turn of it begins
+            rewriting = turn.runs.pop()
+            turn.replies.pop()
+            samples = self._close([turn])
+            turn = _OpenTurn()
+            turn.add_model_run(rewriting)
+            turn.add_search(tree)
+            return samples + self._open(turn)
         if turn is None:
             turn = self._turn_read_by(tree)
         if tree.only_searches:
@@ -885,6 +905,15 @@ class Turns(Generic[Run]):
         samples = self._samples_of(tree)
         if samples or _has_searched(tree) or not _model_calls(tree):
             return samples
+        # asked the same without what was found, it may answer in the place of a grader
+        shown = [message.text for call in _model_calls(tree) for message in call.prompt]
+        letters = letters_of("\n".join(shown))
+        for each in of_task:
+            asked = [text for run in each.runs for text in _texts_asked(run)]
+            is_asked_again = any(shows(shown, text) for text in asked)
+            is_answer = each.reply and not _last_reply(tree).is_verdict
+            if is_answer and is_asked_again and each.reply not in letters:
+                each.runs[0] = _doubtful(each.runs[0], _SEVERAL_ANSWERS)
         # it may write what a later run is asked
         turn = _OpenTurn()
         turn.add_model_run(tree)

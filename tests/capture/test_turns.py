@@ -251,6 +251,24 @@ def test_a_search_in_a_thread_of_its_own_is_of_the_model_that_says_its_words(
     assert ("which_turn" in sample.capture.doubts) == is_in_doubt
 
 
+def test_a_line_of_a_talk_that_is_rewritten_and_searched_begins_a_turn():
+    rewrites = model(
+        f"Human: {QUESTION}\nAI: {ANSWER}\nFollow up: By whom?", "Who opened it?", 3.0
+    )
+    found = "The mayor opened the Velm bridge on a day in spring."
+    runs = [
+        search(QUESTION, 1.0),
+        ANSWERS,
+        rewrites,
+        search("Who opened it?", 4.0, found),
+        model(f"{found}\nBy whom?", "The mayor did.", 5.0),
+    ]
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = [sample for run in runs for sample in turns.add(run)] + turns.finish()
+    assert [sample.answer for sample in samples] == [ANSWER, "The mayor did."]
+    assert [sample.capture.grade for sample in samples] == ["exact", "inferred"]
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize(
     ("query", "found", "n_samples"),
@@ -297,6 +315,12 @@ SUGGESTS = model(
 )
 
 
+SEARCHES_SAME = search(QUESTION, 1.0)
+NOT_TOLD = "The document does not tell when it was."
+GRADES = model(f"Is it told?\n{PAGE}\n{QUESTION}", NOT_TOLD, 2.0)
+ANSWERS_FREELY = model(f"Say what you know.\n{QUESTION}", "I think in 1874.", 3.0)
+
+
 @pytest.mark.parametrize(
     ("question", "runs", "answer", "is_sure"),
     [
@@ -312,6 +336,8 @@ SUGGESTS = model(
         # what a model writes on the answer may be the answer, and may not
         (QUESTION, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
+        # one that is asked the same, and is not shown what was found, may have answered
+        (None, [SEARCHES_SAME, GRADES, ANSWERS_FREELY], NOT_TOLD, False),
         # each part of a question is searched and answered by itself
         (None, [ASKS_IN_PARTS, *FIRST_PART, *SECOND_PART], "It cost a fortune.", False),
         (
