@@ -37,7 +37,6 @@ from ragmetrics_core.capture.shown import (
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError, Sample
 from ragmetrics_core.data.sample_parts import EvidenceFrom
-from ragmetrics_core.data.scalars import is_prose
 
 _SHORT_REPLY = Doubt(
     "further_call",
@@ -216,6 +215,9 @@ class EvidenceFinder:
 
         Of documents with the same text the one that was there first names it.
         """
+        replies = {
+            letters for each in self._calls.replies.values() for letters in each.letters
+        }
         first_by_text: dict[str, Document] = {}
         for each in reversed(self._lists):
             firsts = {document.text: document for document in each.documents[::-1]}
@@ -237,7 +239,12 @@ class EvidenceFinder:
                 keys.add(key)
                 if is_short and raw != raw_by_letters.setdefault(letters, raw):
                     self._doubts.append(Doubt("short_text"))
-                candidates.append(Candidate(document.texts, number))
+                texts = [
+                    text
+                    for text in document.texts
+                    if text in document.own_texts or letters_of(text) not in replies
+                ]
+                candidates.append(Candidate(tuple(texts), number))
                 first = first_by_text.get(document.text, document)
                 is_same = identity(first) == identity(document)
                 documents.append(document if is_same else first)
@@ -275,22 +282,18 @@ class EvidenceFinder:
         ]
         shown.sort(key=lambda each: each[2].place or (0, 0))
         prompt = "\n".join(self._found_answer.prompts)
-        replies = {
-            letters for each in self._calls.replies.values() for letters in each.letters
-        }
         contexts = []
         for identity, document, showing in shown:
             found = self._passages.by_identity.get(identity)
             if document.score is None and found is not None:  # a later list lacks it
                 document = replace(document, score=found.document.score)
             text = showing.text
-            # such as the answer to a question of a FAQ, and no query that a model wrote
-            for value in document.metadata.values():
-                is_longer = isinstance(value, str) and len(value) > len(showing.text)
-                is_shown = is_longer and is_prose(value) and value in prompt
-                if is_shown and letters_of(value) not in {letters_of(text), *replies}:
-                    text = f"{text}\n{value}"
-                    self._doubts.append(Doubt("in_part"))
+            # such as a question of a FAQ, whose answer stands in its metadata
+            own = document.text_without_metadata
+            is_of_metadata = not any(each in text for each in document.own_texts)
+            if is_of_metadata and len(text) > len(own) and own in prompt:
+                text = f"{own}\n{text}"
+                self._doubts.append(Doubt("in_part"))
             contexts.append(document.context(text))
         self.contexts = tuple(contexts)
         self.identities = tuple(identity for identity, _, _ in shown)

@@ -16,11 +16,13 @@ from typing import Any, Literal, Self, get_args
 
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.data import Context, EvidenceCall, SettingError, Turn
+from ragmetrics_core.data.scalars import is_prose
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 
 # a shorter text stands in metadata by chance
 _SHORTEST_PIECE = 16
+_SHORTEST_PASSAGE = 40  # characters; a title has less
 
 # names of roots that join several
 FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")
@@ -102,16 +104,19 @@ class Document:
     def texts(self) -> tuple[str, ...]:
         """The texts that it may be shown as.
 
-        They are its own texts, and longer texts of its metadata that hold it.
-        Example: a search found a sentence, and its metadata ``{"window": …}`` holds
-        three sentences around it: the sentence, and these three.
+        They are its own texts, and longer texts of its metadata that hold it, or that
+        are a passage. Example: a search found a sentence, and its metadata ``{"window":
+        …}`` holds three sentences around it: the sentence, and these three. Another one
+        found a summary, and its metadata hold the whole.
         """
         texts = [*self.own_texts]
-        if len(self.text) >= _SHORTEST_PIECE:
-            for value in self.metadata.values():
-                is_longer = isinstance(value, str) and len(value) > len(self.text)
-                if is_longer and self.text in value:
-                    texts.append(value)
+        own = self.text_without_metadata
+        for value in self.metadata.values():
+            if not isinstance(value, str) or len(value) <= len(own):
+                continue
+            is_around = len(own) >= _SHORTEST_PIECE and own in value
+            if is_around or (len(value) >= _SHORTEST_PASSAGE and is_prose(value)):
+                texts.append(value)
         return tuple(dict.fromkeys(texts))
 
     def context(self, text: str | None = None) -> Context:

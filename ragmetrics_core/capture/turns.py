@@ -382,7 +382,7 @@ def _forms_found(tree: Tree) -> list[str]:
     texts: dict[str, None] = {}
     for node in tree.root.walk():
         for document in node.documents or ():
-            texts.update(dict.fromkeys(map(letters_of, document.own_texts)))
+            texts.update(dict.fromkeys(map(letters_of, document.texts)))
         if node.kind == "tool" and node.documents is None:
             texts[letters_of(node.text)] = None
     texts.pop("", None)

@@ -1123,6 +1123,14 @@ ROWS: dict[str, Row] = {
         "q",
         "history_unread in_part",
     ),
+    "a passage of the metadata that is shown in the place of a summary": Row(
+        says(
+            found(Document("On cities.", "s", metadata={"whole": FARO, "no": 7})),
+            reads(asked(FARO)),
+        ),
+        [FARO],
+        "s",
+    ),
     "a longer text of the metadata that no prompt shows": Row(
         says(
             found(Document(FARO, "f", metadata={"page": f"{NOT_FARO} {PORTO}"})),
