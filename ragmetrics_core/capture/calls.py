@@ -15,6 +15,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal
 
+from ragmetrics_core.capture.divided import lists_passages
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
@@ -416,10 +417,18 @@ class Calls:
 
     @cached_property
     def named_tools(self) -> list[Node]:
-        """Calls of the tools that ``context_tools`` names, where they returned text alone."""
+        """Calls of the tools that ``context_tools`` names, where they returned text alone.
+
+        If the user names none, of those whose results, as a model was shown them, are
+        finds by their structure.
+        """
         tools: list[Node] = []
+        prompts = [call.prompt for call in self.models]
+        results = {m.text for prompt in prompts for m in prompt if m.role == "tool"}
         for node in self.text_tools:
             is_named = node.name in self.named_to_search
+            if self.context_tools is None and node.text in results:
+                is_named = lists_passages(node.text or "", node.result)
             if is_named and not self.is_handed_on(node, tools):
                 tools.append(node)
         return tools

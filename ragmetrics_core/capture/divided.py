@@ -29,6 +29,19 @@ _LIST_FIELDS = (
     "items",
     "content",  # of MCP: blocks of text
 )
+# beside the text of what was found, and not beside that of a task or a message
+_FIELDS_OF_A_FIND = frozenset(
+    (
+        "score",
+        "relevance_score",
+        "similarity",
+        "url",
+        "link",
+        "source",
+        "metadata",
+        "meta",
+    )
+)
 _ID_FIELDS = ("id", "_id", "doc_id", "document_id")
 _DEPTH = 4
 # what parts blocks: a blank line, or a rule
@@ -68,6 +81,27 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
     else:
         is_one = isinstance(in_text, Mapping) and not _holds_list(in_text)
     return (Document(text),) if is_one else None
+
+
+def lists_passages(text: str, result: object = None) -> bool:
+    """Whether a tool's result tells by its structure that a search found it.
+
+    It is a list of mappings, alone or in a mapping, each of which has a text, and a score
+    or where the text is from. Tasks and messages have a text, too.
+    """
+    for value in (result, parse_json(text)):
+        while isinstance(value, Mapping):
+            lists = [value[name] for name in _LIST_FIELDS if name in value]
+            value = lists[0] if lists else None
+        if isinstance(value, (list, tuple)) and value:
+            documents = [
+                _document(each) if isinstance(each, Mapping) else None for each in value
+            ]
+            return all(
+                each is not None and not _FIELDS_OF_A_FIND.isdisjoint(each.metadata)
+                for each in documents
+            )
+    return False
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:

@@ -215,9 +215,6 @@ class EvidenceFinder:
 
         Of documents with the same text the one that was there first names it.
         """
-        replies = {
-            letters for each in self._calls.replies.values() for letters in each.letters
-        }
         first_by_text: dict[str, Document] = {}
         for each in reversed(self._lists):
             firsts = {document.text: document for document in each.documents[::-1]}
@@ -230,6 +227,12 @@ class EvidenceFinder:
         keys: set[tuple[str, str]] = set()
         raw_by_letters: dict[str, str] = {}
         for number, each in enumerate(self._lists):
+            # a query that a model wrote may stand in metadata
+            said_before = "\n".join(
+                letters_of(self._calls.replies[call].text)
+                for call in self._calls.models
+                if end_of(call) <= each.moment
+            )
             for document in each.documents:
                 letters, raw = letters_of(document.text), document.text.strip()
                 is_short = len(letters) < SHORTEST
@@ -242,7 +245,7 @@ class EvidenceFinder:
                 texts = [
                     text
                     for text in document.texts
-                    if text in document.own_texts or letters_of(text) not in replies
+                    if text in document.own_texts or letters_of(text) not in said_before
                 ]
                 candidates.append(Candidate(tuple(texts), number))
                 first = first_by_text.get(document.text, document)

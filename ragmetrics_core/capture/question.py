@@ -90,6 +90,7 @@ _ASSISTANT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
+_ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # at the head of a line, in any language and script
 _LABEL = re.compile(
     r"^[\s*#>-]{0,3}([^\W\d][^\n:\uff1a]{0,23}?)[\s*]{0,3}[:\uff1a]\s*\S", re.MULTILINE
@@ -116,7 +117,12 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         if fault:
             doubts_of_places.append(Doubt(_CODES_OF_PLACES[field], fault))
         if field == "question":
-            value = overrides.question or question_in(value)
+            # of what the user names as the question no text is left out
+            are_texts = isinstance(value, (list, tuple)) and all(
+                isinstance(element, str) for element in value
+            )
+            asked = "\n".join(value or ()) if are_texts else question_in(value)
+            value = overrides.question or asked or None
             is_there = value is not None
         elif field == "answer":
             # a generator lists its one reply
@@ -138,6 +144,8 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         doubts = _doubts_of_repeated(calls, question)
     else:
         question, doubts = _question_without_input(calls)
+    if "question" not in named and _ADDRESS.fullmatch(question or ""):
+        doubts = _GUESSED  # a page was handed in, and nobody asked
     return AskedTurn(
         tree,
         calls,

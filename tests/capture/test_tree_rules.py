@@ -1263,6 +1263,45 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text):
     assert ("undivided" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
 
 
+ITEMS = [{"content": PORTO, "url": "p"}, {"content": FARO, "url": "f"}]
+
+
+@pytest.mark.parametrize(
+    ("result", "is_search"),
+    [
+        (ITEMS, True),
+        ({"query": "north", "results": ITEMS}, True),
+        ([{"id": 1, "content": PORTO, "status": "open"}], False),  # a task
+        ([{"type": "text", "text": PORTO}], False),  # a block of any result
+        ([*ITEMS, {"content": NOTE}], False),
+        ([PORTO, FARO], False),
+    ],
+)
+def test_texts_with_a_score_or_a_source_each_are_finds(result, is_search):
+    text = json.dumps(result)
+    run = says(
+        reads(QUESTION, CALL),
+        tool(text, name="search", query="north"),
+        reads(after_tool(text)),
+    )
+    (sample,) = samples_of(run)
+    texts = [context.text for context in sample.known_contexts]
+    assert texts == ([PORTO, FARO] if is_search else [])
+    assert list(sample.capture.doubts) == ([] if is_search else ["undivided"])
+
+
+def test_of_several_texts_that_the_user_names_as_the_question_none_is_left_out():
+    run = says(found(P), reads(PORTO), lookup_inputs=({"places": ["Porto", "Faro"]},))
+    (sample,) = samples_of(run, Overrides(question_from="places"))
+    assert sample.question == "Porto\nFaro"
+
+
+def test_an_address_is_no_sure_question():
+    run = says(found(P), reads(asked(PORTO)), question="https://porto.example/a")
+    (sample,) = samples_of(run)
+    assert list(sample.capture.doubts) == ["question_guessed"]
+
+
 @pytest.mark.parametrize("names", [None, {"search"}, frozenset()])
 @pytest.mark.parametrize(
     "saved",

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from haystack import Document, SuperComponent, component
-from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.builders import (
+    AnswerBuilder,
+    ChatPromptBuilder,
+    PromptBuilder,
+)
 from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.joiners import ListJoiner
+from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator
 from haystack_rows import (
     QUESTION,
@@ -141,4 +147,46 @@ def generator_named() -> Row:
         asked("retriever", "prompt"),
         [Expected(bm25(), "In 1856.")],
         capture={"answer_from": "llm"},
+    )
+
+
+@component
+class Guarding:
+    """Puts a text of its own in the place of a reply."""
+
+    @component.output_types(final=str)
+    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+        return {"final": f"[{len(replies)} removed]"}
+
+
+@row
+def text_in_place_of_the_reply() -> Row:
+    """Whatever the name of the one output."""
+    app = rag(guard=Guarding())
+    app.connect("llm.replies", "guard.replies")
+    return Row(
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), "[1 removed]", doubts=("further_call",))],
+    )
+
+
+@row
+def graded_in_one_list() -> Row:
+    """The reply of the model and the grade of another one leave in one list."""
+    app = rag(
+        grade=ChatPromptBuilder(
+            [ChatMessage.from_user("Grade: {{ replies[0].text }}")]
+        ),
+        grader=MockChatGenerator("Eight of ten, but short."),
+        both=ListJoiner(list[ChatMessage]),
+    )
+    app.connect("llm.replies", "grade.replies")
+    app.connect("grade.prompt", "grader.messages")
+    app.connect("llm.replies", "both.values")
+    app.connect("grader.replies", "both.values")
+    return Row(
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), doubts=("answer_guessed",))],
     )

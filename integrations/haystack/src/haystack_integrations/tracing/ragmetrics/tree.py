@@ -266,6 +266,7 @@ def answers(calls: Calls) -> tuple[Answer, ...]:
     2. The messages of the one output that holds some, a text under a usual name, or the
        replies of the one generator of texts in it.
     3. The best passage that a reader cut out of documents.
+    4. The one text in it, if it was made of a model's reply.
 
     Example: the output {"llm": {"replies": ["Anna"]}} gives the answer "Anna".
 
@@ -276,7 +277,7 @@ def answers(calls: Calls) -> tuple[Answer, ...]:
     outputs = outputs_by_place(calls.run)
     objects = list(find_instances(outputs, Answer))
     written = tuple(each for each in objects if not each.is_extracted)
-    found = written or _messages(outputs)
+    found = written or _messages(outputs, calls)
     if found:
         return found
     # A reader lists the best passage first. One without a text says that the documents
@@ -305,7 +306,8 @@ def answers(calls: Calls) -> tuple[Answer, ...]:
         for place, value in outputs.items()
         if place.rpartition(".")[2] == "replies"
     }
-    return _messages(replies) or (with_text or extracted)[:1]
+    found = _messages(replies, calls) or (with_text or extracted)[:1]
+    return found or _text_made_of_a_reply(outputs, calls)
 
 
 def outputs_by_place(run: Run) -> Mapping[str, Any]:
@@ -328,8 +330,33 @@ def outputs_by_place(run: Run) -> Mapping[str, Any]:
     return outputs
 
 
-def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
-    """The replies in the one output that holds messages; of a conversation the last one."""
+def _text_made_of_a_reply(
+    outputs: Mapping[str, Any], calls: Calls
+) -> tuple[Answer, ...]:
+    """The one text that a run returned, where a component made it of a model's reply.
+
+    Example: a component took the reply "Call Anna Berg." and returned "Call [name].". A
+    prompt is made of documents as well.
+    """
+    texts = [value for value in outputs.values() if isinstance(value, str)]
+    said = {call.reply.text for call in calls.models if call.reply is not None}
+    for node in calls.run.components():
+        is_last = len(texts) == 1 and texts[0] in node.output_by_socket.values()
+        given = {*texts_in(node.input), *_texts_of_messages(node.input)}
+        if is_last and not said.isdisjoint(given) and not any(documents_in(node.input)):
+            return (Answer(texts[0]),)
+    return ()
+
+
+def _texts_of_messages(value: object) -> Iterator[str]:
+    return (message.text for message in find_instances(value, Message))
+
+
+def _messages(outputs: Mapping[str, Any], calls: Calls) -> tuple[Answer, ...]:
+    """The replies in the one output that holds messages; of a conversation the last one.
+
+    None where several models wrote them, as an answer and a grade of it.
+    """
     replies_by_output: list[tuple[Answer, ...]] = []
     for value in outputs.values():
         messages = list(find_instances(value, Message))
@@ -342,6 +369,14 @@ def _messages(outputs: Mapping[str, Any]) -> tuple[Answer, ...]:
             replies = replies[-1:]
         if replies:
             replies_by_output.append(tuple(replies))
+        texts = {message.text for message in messages}
+        authors = {
+            call.name
+            for call in calls.models
+            if call.reply and call.reply.text in texts
+        }
+        if len(authors) > 1:
+            return ()
     return replies_by_output[0] if len(replies_by_output) == 1 else ()
 
 
@@ -398,7 +433,7 @@ class Calls:
         call.error = node.error
         if parent is not None:
             parent.children += [*self._tools_run_by_hand(node), call]
-            if node.output is None:
+            if node.output is None and kind != "tool":  # which may return nothing
                 call.error = node.error or "no output"
         self._fill_call(call, node)
         return call
@@ -623,11 +658,11 @@ class Calls:
 def _searches(node: Node) -> bool:
     """Whether a component finds documents and was given none, be it an empty list of them.
 
-    One that takes a model's replies may make its documents of them.
+    One that takes a model's replies, or results of tools, may make its documents of them.
     """
     is_given = any(
         name == "replies" or _is_empty(value) for name, value in node.input.items()
-    )
+    ) or any(each.role == "tool" for each in find_instances(node.input, Message))
     if node.operation != COMPONENT or is_given or any(documents_in(node.input)):
         return False
     # a retriever that found nothing has an output for documents with none in it
