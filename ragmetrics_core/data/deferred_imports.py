@@ -79,17 +79,10 @@ def import_named_object(place: str) -> Any:
     sys.path.append(os.getcwd())
     try:
         imported_module = import_module(module)
-    except (
-        ImportError,
-        SyntaxError,
-        NameError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        ValueError,
-    ) as error:
+    except (Exception, SystemExit) as error:  # the module is the user's
         raise SettingError(
-            f"{place} cannot be imported from here or from where Python looks: {error}"
+            f"{place} cannot be imported from here or from where Python looks:"
+            f" {type(error).__name__}: {error}"
         ) from error
     finally:
         sys.path[:] = paths_before

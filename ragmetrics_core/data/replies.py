@@ -256,6 +256,10 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(normalize("NFKC", text).casefold())
 
 
+SAID_TWICE = "consistency"
+"""The fallback of a reply that is odd, and counts as its verdict was said again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """Marks a list of texts that decides by being empty, such as of what is missing.
@@ -413,8 +417,8 @@ class Usage:
         prompt_tokens: Tokens sent, as the endpoint counts them.
         completion_tokens: Tokens received.
         cost: US dollars; None where the price is unknown.
-        fallbacks: What the endpoint could not do and was replaced, e.g. ``n``,
-            ``logprobs``.
+        fallbacks: What the endpoint or model could not do and was replaced, e.g. ``n``,
+            ``logprobs``, ``consistency`` by a verdict that was said twice.
         models: Names of the models as the endpoint returned them.
     """
 

@@ -154,8 +154,6 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         )
     before = _END_OF_THINKING.split(text[: replies[0].start])[-1]
     behind = text[replies[-1].end :]
-    if _BESIDE_OBJECT.sub("", before) and _BESIDE_OBJECT.sub("", behind):
-        _fail(choice, "words stand before and behind its JSON object, as of an example")
     values, oddness = zip(
         *[_validate(choice, found, question) for found in replies], strict=True
     )
@@ -173,6 +171,13 @@ def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
         )
     read_reply = ReadReply(values[-1], choice, replies[-1].start, replies[-1].end)
     odd = oddness[-1]
+    # an object among words may be an example, or be taken back
+    if (
+        odd is None
+        and _BESIDE_OBJECT.sub("", before)
+        and _BESIDE_OBJECT.sub("", behind)
+    ):
+        odd = _Oddness("words stand before and behind its JSON object", behind)
     if odd is None:
         return read_reply
     told = replace(read_reply, value=_with_oddness(read_reply.value, odd))

@@ -9,7 +9,14 @@ use without labelled data.
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from hashlib import sha256
 from importlib.resources import files
 from itertools import chain, combinations, islice, zip_longest
@@ -36,7 +43,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Instructions, Part, Question, ask
 from ragmetrics_core.data.cells import read_context
-from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.data.errors import InputError, JudgeUnavailable, crash_in_words
 from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.run import Run, stream
@@ -587,13 +594,25 @@ def retrieve(
 ) -> list[Context]:
     """Return the contexts that a retriever returns for the question of this number.
 
-    Raises ``InputError`` if one has no text.
+    Raises ``InputError`` if it raises, returns no list, or one has no text.
     """
+    what = f"what the retriever returned for question {number}"
+    try:
+        documents: object = retriever(question, count)
+    except Exception as error:  # it is the user's
+        raise InputError(
+            f"the retriever raised {crash_in_words(error)} for question {number}: it is"
+            " called with a question and a number, and returns a list of documents"
+        ) from error
+    if not isinstance(documents, Iterable) or isinstance(documents, (str, Mapping)):
+        raise InputError(f"{what} is no list of documents: {type(documents).__name__}")
     contexts = []
-    for rank, document in enumerate(retriever(question, count), start=1):
-        with as_input_error(f"what the retriever returned for question {number}"):
+    for rank, document in enumerate(documents, start=1):
+        with as_input_error(what):
             fields = read_context(document, "documents", rank)
             contexts.append(Context.model_validate(fields))
+    with as_input_error(what):  # ids in the place of texts
+        Sample.from_row({"question": question, "contexts": contexts})
     return contexts[:count]
 
 

@@ -24,6 +24,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from ragmetrics_core.data import Usage, errors, sendable_text
+from ragmetrics_core.data.replies import SAID_TWICE
 from ragmetrics_core.models.addresses import is_on_this_machine
 from ragmetrics_core.models.attempts import (
     Attempts,
@@ -445,6 +446,7 @@ class Session:
         if not isinstance(result, errors.UnusableReply):
             return result
         if first.verdict is not None and first.verdict == result.verdict:  # twice
+            fetched.usage += Usage(fallbacks=(SAID_TWICE,))
             return cast("T", result.read)
         self._reject(keys)
 

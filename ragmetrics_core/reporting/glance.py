@@ -31,6 +31,7 @@ from ragmetrics_core.data.display import (
     one_line,
     way_to_a_judge,
 )
+from ragmetrics_core.data.replies import SAID_TWICE
 from ragmetrics_core.reporting.diagnosis import (
     NO_ANSWER,
     STAGES,
@@ -256,6 +257,7 @@ class GlanceTally:
         }
         self._has_references = False
         self._n_foreign = 0  # rows of a language in which the judge decides nothing
+        self._n_odd = 0  # rows with a verdict that counts as it was said twice
         self._n_ranked_low = 0
         self._problem = ""  # why the first row that is none could not be read
         # The names of what rows of tables without an answer hold, as the keys.
@@ -279,6 +281,9 @@ class GlanceTally:
         self._has_references |= not row.sample.missing("reference")
         self._use.add(row.sample)
         self._n_foreign += is_foreign(row)
+        self._n_odd += any(
+            SAID_TWICE in result.usage.fallbacks for result in row.results.values()
+        )
         is_captured = row.sample.capture is not None and row.sample.capture.grade
         if diagnosis is NO_ANSWER and not is_captured:
             fields = [
@@ -336,6 +341,13 @@ class GlanceTally:
                 " them."
             )
             notes = (on_language, *notes)
+        if self._n_odd:
+            rows = count_in_words(self._n_rows, "row")
+            on_verdicts = (
+                f"In {self._n_odd:,} of {rows} a judge's verdict counts, said twice, that"
+                " its own words do not fit: read its reasons."
+            )
+            notes = (on_verdicts, *notes)
         if summary.other_models:
             notes = (summary.other_models, *notes)
         told = " ".join(decision.sentence for decision in ordered)

@@ -152,6 +152,11 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             f"one file of results is read, by its path; got a {type(path).__name__}."
             " Several are joined by the command: ragmetrics report FILE FILE"
         )
+    unfinished = Path(f"{path}{PARTIAL}")
+    if unfinished.is_file() and not Path(path).exists():
+        raise InputError(
+            f"there is no {path}: its run did not end, and {unfinished} is what it judged"
+        )
     content = _ReportContent(Path(path).name)
     for place, value in read_own_lines(path, "the report"):
         content.take(place, value)

@@ -404,6 +404,9 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(files, capsys, monkeypatch)
     report = Report.from_jsonl("a.jsonl.partial")
     assert len(report.results) == 1
     assert report.run.stopped.endswith("; a.jsonl beside this file is whole")
+    Path("a.jsonl").unlink()
+    with pytest.raises(InputError, match=r"and a\.jsonl\.partial is what it judged"):
+        Report.from_jsonl("a.jsonl")
     monkeypatch.setattr(evaluate, "stream", real)
     # 3: it is a part of a run
     assert run("evaluate a.jsonl.partial --out new.jsonl --no-store") == 3

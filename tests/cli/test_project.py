@@ -183,6 +183,21 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
 
 
 @pytest.mark.parametrize(
+    "error",
+    ["RuntimeError('no key')", "AssertionError('no key')", "SystemExit('no key')"],
+)
+def test_a_judge_whose_module_raises_cannot_be_used(error, capsys):
+    """As where it makes a client without a key; 1 would say that a gate failed."""
+    Path("raising_judge.py").write_text(f"raise {error}")
+    command = ["evaluate", "rows.jsonl", "--judge", "raising_judge:judge"]
+    assert main([*command, "--fail-under", "adherence=0.5"]) == 2
+    kind = error.partition("(")[0]
+    assert "raising_judge:judge cannot be imported" in capsys.readouterr().err
+    assert main([*command, "--dry-run"]) == 2
+    assert f"{kind}: no key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("gates = 3", "gates"),

@@ -25,13 +25,14 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data.replies import Usage
+from ragmetrics_core.data.replies import SAID_TWICE, Usage
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatReply,
     ChatRequest,
     Choice,
 )
+from ragmetrics_core.reporting.screen import screen_lines
 
 ROW = {
     "question": "Who lit it?",
@@ -99,7 +100,8 @@ def score(name: str, *texts: str, declines: bool = False) -> tuple[Any, Saying]:
     return result, model
 
 
-# How each reply is read, for every metric: "good" at once, "bad" is asked again once.
+# How each reply is read, for every metric: "good" at once, "bad" is asked again once, and
+# so is what is "odd", which counts if its verdict is said again.
 # {object} is a good reply, {worse} one with another verdict, {field}, {good} and {other}
 # its deciding field with both values, {more} the fields that stand beside it.
 REPLIES: dict[str, tuple[str, str]] = {
@@ -117,15 +119,15 @@ REPLIES: dict[str, tuple[str, str]] = {
     "prose before": ("good", "I thought.\n\nAnd thought again.\n\n{object}"),
     "prose behind": ("good", "{object}\n\nI hope this helps!"),
     "polite words around a fence": (
-        "bad",
+        "odd",
         "Here is the object:\n```json\n{object}\n```\nI hope this helps!",
     ),
-    # as of an example before a refusal
-    "prose around": ("bad", "I thought.\n\n{object}\n\nI hope this helps!"),
-    "a fence in prose": ("bad", "So: ```json\n{object}\n```\nI cannot rate this."),
+    # or as of an example before a refusal
+    "prose around": ("odd", "I thought.\n\n{object}\n\nI hope this helps!"),
+    "a fence in prose": ("odd", "So: ```json\n{object}\n```\nI cannot rate this."),
     # words may take a verdict back, on the sample as much as on an example
     "a verdict of the sample in prose": (
-        "bad",
+        "odd",
         'My first thought was:\n{{"reason": "Anna lit the lamp.", {more}"{field}":'
         " {good}}}\nBut I take that back.",
     ),
@@ -259,15 +261,17 @@ def test_a_reply_is_read_alike_by_every_metric(name, kind):
     reading, reply = REPLIES[kind]
     text = written(reply, name)
     repaired, model = score(name, text, json.dumps(good(name)))
-    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading == "bad"))
+    assert (repaired.value, len(model.requests)) == (1.0, 1 + (reading != "good"))
     if reading == "good":
         return
     first, repair = model.requests
     assert repair.messages != first.messages
     assert repair.messages[-2].content == text
     assert "could not be used" in repair.messages[-1].content
-    failed, model = score(name, text)
-    assert (failed.status, failed.value, len(model.requests)) == ("failed", None, 2)
+    again, model = score(name, text)
+    outcome = ("scored", 1.0) if reading == "odd" else ("failed", None)
+    assert (again.status, again.value, len(model.requests)) == (*outcome, 2)
+    assert (SAID_TWICE in again.usage.fallbacks) == (reading == "odd")
 
 
 @pytest.mark.parametrize("name", [n for n, it in DECIDING.items() if it[2] != []])
@@ -1005,3 +1009,13 @@ def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():
     claim = {**no, "unsupported": ["William Shakespeare wrote Hamlet."]}
     result, asked = of_hamlet(adherence, no, claim)
     assert (result.value, asked) == (0.0, 2)
+
+
+def test_the_screen_says_in_how_many_rows_a_verdict_counts_as_it_was_said_twice():
+    """Its list names words of no part: the judge may mean something that speaks against it."""
+    odd = {**good("adherence"), "unsupported": ["das Jahr"], "supported": 1}
+    rows = [ROW] * 3
+    report = evaluate(rows, ["adherence"], judge=LLMJudge(Saying(json.dumps(odd))))
+    assert report.scores("context_adherence") == [1.0] * 3
+    screen = "\n".join(screen_lines(report.glance()))
+    assert "In 3 of 3 rows a judge's verdict counts, said twice" in screen

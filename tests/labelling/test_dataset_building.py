@@ -1,6 +1,7 @@
 """Both sets: the published counts, labels without calls, the same bytes again, and what is refused."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -297,7 +298,7 @@ def test_any_callable_is_a_retriever():
 
 def test_a_retriever_by_name(served):
     Path("own_retriever_for_a_test.py").write_text(
-        "def find(question, k):\n    return [f'{n}' for n in range(k)]\n"
+        "def find(question, k):\n    return [f'Text {n} of it.' for n in range(k)]\n"
     )
     Path("pairs.jsonl").write_text(json.dumps({"question": "q", "reference": "a"}))
     command = ["dataset", "discrete", "corpus", "--pairs", "pairs.jsonl"]
@@ -307,7 +308,27 @@ def test_a_retriever_by_name(served):
     made = read_set("set.jsonl")
     assert isinstance(made, DiscreteSet)
     last = made.points[1].sample.known_contexts
-    assert [context.text for context in last] == ["3", "4"]
+    assert [context.text for context in last] == ["Text 3 of it.", "Text 4 of it."]
+
+
+def raising(question: str, count: int) -> list[str]:
+    raise RuntimeError(question)
+
+
+@pytest.mark.parametrize(
+    ("retriever", "said"),
+    [
+        (raising, "raised RuntimeError in raising"),
+        (lambda question: ["text"] * 5, "raised TypeError"),
+        (lambda question, count: None, "is no list of documents: NoneType"),
+        (lambda question, count: "one text", "is no list of documents: str"),
+        (lambda question, count: [f"doc-{n}" for n in range(5)], "ids in place of"),
+    ],
+)
+def test_what_a_retriever_of_the_user_does_wrong_is_said(retriever, said):
+    with pytest.raises(InputError, match=re.escape(said)) as told:
+        build_discrete([], pairs(1), retriever=retriever)
+    assert pairs(1)[0].question not in str(told.value)
 
 
 def test_files_of_a_folder_that_are_left_out_are_told(served, capsys):
