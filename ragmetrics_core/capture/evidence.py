@@ -6,6 +6,7 @@ shows A. The context is A; the fates are: A shown, B kept and not shown, C dropp
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +35,7 @@ from ragmetrics_core.capture.shown import (
     find_shown,
     shows,
 )
-from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 from ragmetrics_core.data import Context, PassageNote, RowError, Sample
 from ragmetrics_core.data.sample_parts import EvidenceFrom
 
@@ -59,6 +60,7 @@ _LAST_WORDS = Doubt(
     "the last call was shown neither question nor documents, and may have suggested what"
     " to ask next",
 )
+_AROUND = 300  # signs before and behind a text in which its metadata may be shown
 _PERHAPS_SUMMED_UP = Showing("unknown", doubt="in_part")
 
 
@@ -297,10 +299,31 @@ class EvidenceFinder:
             if is_of_metadata and len(text) > len(own) and own in prompt:
                 text = f"{own}\n{text}"
                 self._doubts.append(Doubt("in_part"))
-            contexts.append(document.context(text))
+            context = document.context(text)
+            names = self._metadata_shown(document, showing) or None
+            contexts.append(context.model_copy(update={"shown_metadata": names}))
         self.contexts = tuple(contexts)
         self.identities = tuple(identity for identity, _, _ in shown)
         self.evidence_from = "prompt"
+
+    def _metadata_shown(self, document: Document, showing: Showing) -> tuple[str, ...]:
+        """Return the names of the metadata that a prompt shows near a document's text.
+
+        Example: the prompt shows "Breeze, 120 euros: a light shirt" of a document with
+        the text "a light shirt" and ``{"name": "Breeze", "price": 120}``.
+        """
+        number, start = showing.place or (0, 0)
+        prompt = "".join(self._found_answer.prompts[number : number + 1])
+        end = start + len(showing.text)
+        around = f"{prompt[max(0, start - _AROUND) : start]}\n{prompt[end:][:_AROUND]}"
+        names = []
+        for name, value in document.metadata.items():
+            is_field = isinstance(value, (str, int, float)) and name not in SCORE_KEYS
+            words = str(value).strip() if is_field else ""
+            is_near = words and words not in showing.text and words in around
+            if is_near and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", around):
+                names.append(name)
+        return tuple(names)
 
     def _doubt_further_calls(self) -> None:
         """Note the calls beside the chain that were shown documents, and wrote some text.

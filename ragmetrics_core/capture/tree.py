@@ -18,7 +18,7 @@ from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.data import Context, EvidenceCall, SettingError, Turn
 from ragmetrics_core.data.scalars import is_prose
 
-_SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
+SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 
 # a shorter text stands in metadata by chance
 _SHORTEST_PIECE = 16
@@ -65,7 +65,7 @@ class Document:
         """Make a document with its score, or the first number under a usual name in its metadata."""
         numbers = [
             value
-            for value in (score, *map(metadata.get, _SCORE_KEYS))
+            for value in (score, *map(metadata.get, SCORE_KEYS))
             if isinstance(value, Real) and not isinstance(value, bool)
         ]
         return cls(text, name, float(numbers[0]) if numbers else None, metadata)
@@ -79,7 +79,7 @@ class Document:
         """
         if self.id is not None:
             return ("id", self.id, self.text)
-        names = self.metadata.keys() - set(_SCORE_KEYS)
+        names = self.metadata.keys() - set(SCORE_KEYS)
         metadata = [(name, repr(self.metadata[name])) for name in names]
         return ("text", repr(sorted(metadata)), self.text)
 

@@ -65,6 +65,7 @@ from ragmetrics_core.data.sample_parts import (
     Turn,
     before_this_turn,
     distinct_texts,
+    texts_as_shown,
 )
 from ragmetrics_core.data.scalars import (
     FormattedNumber,
@@ -228,6 +229,11 @@ class Sample(Frozen):
     def context_texts(self) -> tuple[str, ...]:
         """The texts of the contexts that show something, each once, at its first rank."""
         return distinct_texts(self.known_contexts)
+
+    @property
+    def texts_as_shown(self) -> tuple[str, ...]:
+        """The texts of the contexts, each with the metadata that were shown beside it."""
+        return texts_as_shown(self.known_contexts)
 
     def missing(self, field: str) -> bool:
         """Tell whether a field holds nothing that a metric could read.

@@ -28,12 +28,22 @@ class Context(Frozen):
         id: The store's own id; None if it gave none. Never invented.
         score: Its retriever's or reranker's; None if it gave none; in no prompt.
         metadata: The chunk's metadata, untouched.
+        shown_metadata: The names of those that the prompt showed beside the text; None
+            if it showed none, or that is unknown.
     """
 
     text: Text = Field(repr=False)
     id: Text | None = None
     score: float | None = None
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
+    shown_metadata: tuple[str, ...] | None = Field(default=None, repr=False)
+
+    @property
+    def text_with_metadata(self) -> str:
+        """The text below the metadata that were shown with it: "price: 120"."""
+        shown = [name for name in self.shown_metadata or () if name in self.metadata]
+        lines = [f"{name}: {self.metadata[name]}" for name in shown]
+        return "\n".join([*lines, self.text])
 
     @property
     def blank(self) -> bool:
@@ -48,6 +58,12 @@ def distinct_texts(contexts: Sequence[Context]) -> tuple[str, ...]:
     """Return the texts of the contexts that show something, each once, in order."""
     texts = [context.text for context in contexts if not context.blank]
     return tuple(dict.fromkeys(texts))
+
+
+def texts_as_shown(contexts: Sequence[Context]) -> tuple[str, ...]:
+    """Return these texts, each with the metadata that were shown beside it."""
+    shown = [each.text_with_metadata for each in contexts if not each.blank]
+    return tuple(dict.fromkeys(shown))
 
 
 class Fact(Frozen):

@@ -128,7 +128,7 @@ class ContextRecall(Metric):
         Every reference has its rating, and the best one counts: .9 of .4 and .9. The
         metric fails where the judge did not rate one of the references.
         """
-        parts = parts_of_turn(sample, sample.context_texts)
+        parts = parts_of_turn(sample, sample.texts_as_shown)
         distinct_references = tuple(dict.fromkeys(sample.reference))
         [instructions] = self.instructions()
         replies = yield from ask(

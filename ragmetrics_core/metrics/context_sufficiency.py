@@ -188,7 +188,7 @@ class ContextSufficiency(Metric):
         """
         on_contexts, _ = self.instructions()
         questions: list[Question[Any]] = []
-        texts = sample.context_texts
+        texts = sample.texts_as_shown
         if texts:  # of none nothing is asked: they are not sufficient
             questions.append(
                 question_on_contexts(sample, texts, on_contexts, polls=self.polls)

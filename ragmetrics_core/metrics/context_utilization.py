@@ -45,7 +45,7 @@ from ragmetrics_core.data.replies import (
     verdicts_of,
 )
 from ragmetrics_core.data.sample import why_undivided
-from ragmetrics_core.data.sample_parts import distinct_texts
+from ragmetrics_core.data.sample_parts import texts_as_shown
 from ragmetrics_core.data.scalars import is_yes
 from ragmetrics_core.metrics.declined import (
     instructions_on_declining,
@@ -183,7 +183,7 @@ class ContextUtilization(Metric):
         judging is a question for each chunk.
         """
         contexts = sample.known_contexts[: self.k]
-        texts = distinct_texts(contexts)
+        texts = texts_as_shown(contexts)
         if not texts:
             evidence = self._evidence((), {})
             no_use = self.scored(0.0, "There are no contexts.", evidence)
@@ -278,7 +278,9 @@ class ContextUtilization(Metric):
                 is given, since each depends on the chunks before it.
         """
         verdict_by_rank = [
-            _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
+            _BLANK
+            if context.blank
+            else verdicts.get(context.text_with_metadata, _NOT_JUDGED)
             for context in contexts
         ]
         is_complete = all(verdict_by_rank)
@@ -288,7 +290,7 @@ class ContextUtilization(Metric):
         for rank, (context, verdict) in enumerate(
             zip(contexts, verdict_by_rank, strict=True), start=1
         ):
-            first_rank = first_rank_by_text.setdefault(context.text, rank)
+            first_rank = first_rank_by_text.setdefault(context.text_with_metadata, rank)
             precision: float | None = None
             if first_rank == rank and is_complete:  # a repeat has none of its own
                 n_useful += verdict["useful"]

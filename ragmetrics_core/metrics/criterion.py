@@ -176,7 +176,7 @@ class Criterion(Metric):
         """Return the question, which shows what the criterion reads."""
         # a part without a text shows nothing
         texts = {
-            "contexts": sample.context_texts,
+            "contexts": sample.texts_as_shown,
             "reference": sample.reference,
             "answer": sample.answer,
         }

@@ -3,7 +3,7 @@
 Pure functions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def groups_of_texts(sample: Sample) -> Groups:
             rank_by_text.setdefault(context.text, rank)
     ledger = sample.ledger
     if ledger is None:
-        return Groups(tuple(rank_by_text), tuple(rank_by_text.values()))
+        return Groups(_as_shown(sample, rank_by_text), tuple(rank_by_text.values()))
     returned = _texts_of_calls(ledger, written=False)
     written = _texts_of_calls(ledger, written=True)
     # A summary by a model may stand among the contexts. It is no evidence; the other
@@ -102,7 +102,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     said_by_user = [turn.content for turn in sample.history if turn.role == "user"]
     said_by_others = [turn.content for turn in sample.history if turn.role != "user"]
     return Groups(
-        evidence=evidence,
+        evidence=(*_as_shown(sample, rank_by_text), *beside_contexts),
         rank_of_each_text=(*rank_by_text.values(), *numbers),
         earlier=earlier,
         user=(*said_by_user, *filter(None, [sample.question])),
@@ -112,6 +112,14 @@ def groups_of_texts(sample: Sample) -> Groups:
             if was_shown_by_text
             else None
         ),
+    )
+
+
+def _as_shown(sample: Sample, rank_by_text: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the texts of contexts, each with the metadata that were shown beside it."""
+    contexts = sample.known_contexts
+    return tuple(
+        contexts[rank - 1].text_with_metadata for rank in rank_by_text.values()
     )
 
 

@@ -43,6 +43,7 @@ _MAGIC = "ragmetrics_report"
 # that were never recorded are told from none by this.
 _WHERE_KNOWN = (
     "contexts",
+    "shown_metadata",
     "ledger",
     "threshold",
     "expected_ids",

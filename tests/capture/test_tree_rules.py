@@ -1263,6 +1263,28 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text):
     assert ("undivided" in sample.capture.doubts) == TEXTS_OF_TOOLS[text]
 
 
+SHIRT = {"name": "Breeze", "price": 120, "stock": 12, "page": "", "seller": "Anna"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names"),
+    [
+        (f"Name: Breeze, 120 euros\n{PORTO}\n{FARO}", ("name", "price")),
+        (f"{PORTO} [Breeze]\nQuestion", ("name",)),
+        (f"{PORTO}\nAnnabel", None),
+        (f"Anna sells.{' It is said.' * 40}\n{PORTO}", None),
+    ],
+)
+def test_which_metadata_a_prompt_shows_beside_a_text(prompt, names):
+    run = says(found(Document(PORTO, "p", metadata=SHIRT), F), reads(prompt))
+    (sample,) = samples_of(run)
+    context = sample.known_contexts[0]
+    assert (context.text, context.metadata) == (PORTO, SHIRT)
+    assert context.shown_metadata == names
+    lines = [f"{name}: {SHIRT[name]}" for name in names or ()]
+    assert context.text_with_metadata == "\n".join([*lines, PORTO])
+
+
 ITEMS = [{"content": PORTO, "url": "p"}, {"content": FARO, "url": "f"}]
 
 

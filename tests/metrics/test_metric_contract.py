@@ -29,7 +29,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger
+from ragmetrics_core.data.sample_parts import Context, EvidenceCall, Ledger
 from ragmetrics_core.metrics.answer_relevance import (
     Addresses,
     AnswerRelevance,
@@ -371,6 +371,19 @@ def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
 def test_a_setting_may_be_called_name():
     (metric,) = metrics_with_settings(["adherence"], ["adherence.name=grounded"])
     assert metric.name == "grounded"
+
+
+@pytest.mark.parametrize("name", ["utilization", "adherence", "recall", "sufficiency"])
+def test_the_judge_is_shown_the_metadata_that_the_model_was_shown(name):
+    shirt = Context(
+        text="A light shirt.",
+        metadata={"price": 120, "stock": 7},
+        shown_metadata=("price",),
+    )
+    judge = listener()
+    metric_named(name).score(Sample(**dict(FULL) | {"contexts": [shirt]}), judge=judge)
+    shown = [text for part in judge.asked[0].parts.values() for text in part.texts]
+    assert "price: 120\nA light shirt." in shown
 
 
 @pytest.mark.parametrize("name", METRICS)
