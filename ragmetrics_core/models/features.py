@@ -418,6 +418,7 @@ async def gather_all(
     return [task.result() for task in tasks]
 
 
+@dataclass(eq=False, repr=False)
 class FittedRequest:
     """A request on its way to an endpoint, with the replies that came so far.
 
@@ -429,21 +430,14 @@ class FittedRequest:
         may_guess: Whether a rejection that names no feature is worth further calls.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        endpoint: EndpointState,
-        request: ChatRequest,
-        send_call: SendCall,
-        *,
-        may_guess: bool,
-    ) -> None:
-        self._model = model
-        self._endpoint = endpoint
-        self._request = request
-        self._send_call = send_call
-        self._may_guess = may_guess
-        self._stated_missing = stated_missing(model)
+    model: ChatModel
+    endpoint: EndpointState
+    request: ChatRequest
+    send_call: SendCall
+    may_guess: bool
+
+    def __post_init__(self) -> None:
+        self._stated_missing = stated_missing(self.model)
         self._trial: Trial | None = None  # where it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
         self._found_missing: set[str] = set()  # those of them that this request found
@@ -452,7 +446,7 @@ class FittedRequest:
         self._failures: list[JudgeError] = []
         self._usage = Usage()
         # The replies that are still to come, by their index among all.
-        self._missing_replies = list(range(request.n))
+        self._missing_replies = list(range(self.request.n))
 
     async def complete(self) -> ChatReply:
         """Send the request; send it again without each feature that is refused.
@@ -461,12 +455,12 @@ class FittedRequest:
             The replies. Failures are not raised: they are in ``failures``. The usage
             names the features that the request had to do without.
         """
-        async with self._endpoint.first_with(self._untried) as self._trial:
-            missing = self._endpoint.missing | self._endpoint.refused
+        async with self.endpoint.first_with(self._untried) as self._trial:
+            missing = self.endpoint.missing | self.endpoint.refused
             self._left_out = self._stated_missing | missing
             await self._ask_without_refused()
             is_named = any(map(refused_topics, self._failures))
-            if self._is_rejected and not is_named and self._trial and self._may_guess:
+            if self._is_rejected and not is_named and self._trial and self.may_guess:
                 await self._leave_out_refused()
             self._learn()
 
@@ -475,7 +469,7 @@ class FittedRequest:
             for name, feature in FEATURES.items()
             if name in self._left_out
             and feature.is_lost
-            and feature.is_used(self._request)
+            and feature.is_used(self.request)
         ]
         usage = self._usage + Usage(fallbacks=tuple(sorted(fallbacks)))
         return ChatReply(tuple(self._choices), usage, tuple(self._failures))
@@ -488,7 +482,7 @@ class FittedRequest:
             if self._trial is not None:
                 # the others do without it meanwhile
                 self._trial.refused.add(self._refused)
-                self._endpoint.refused.add(self._refused)
+                self.endpoint.refused.add(self._refused)
             await self._ask()
         is_too_long = any(
             isinstance(failure, ContextWindowExceeded) and "limit" in failure.topics
@@ -496,15 +490,15 @@ class FittedRequest:
         )
         if not is_too_long or "max_completion_tokens" in self._left_out:
             return
-        texts = "".join(each.content for each in self._request.messages)
+        texts = "".join(each.content for each in self.request.messages)
         n_bytes = len(texts.encode(errors="replace"))  # nearer to tokens than letters
-        if n_bytes < self._endpoint.least_too_long:
+        if n_bytes < self.endpoint.least_too_long:
             # the texts leave room for a shorter reply; those of other rows may not
             too_long = self._failures
             self._left_out |= {"max_tokens", "max_completion_tokens"}
             await self._ask_without_refused()
             if any(isinstance(each, ContextWindowExceeded) for each in self._failures):
-                self._endpoint.least_too_long = n_bytes
+                self.endpoint.least_too_long = n_bytes
             whole = [choice for choice in self._choices if choice.finish != "length"]
             if len(whole) < len(self._choices):  # nor is that room enough
                 self._choices, self._failures = whole, too_long
@@ -523,8 +517,8 @@ class FittedRequest:
         have passed by itself, e.g. while a model was loaded.
         """
         untried = self._unstated_features(self._left_out)
-        untried -= self._endpoint.taken | self._endpoint.guessed
-        self._endpoint.guessed |= untried
+        untried -= self.endpoint.taken | self.endpoint.guessed
+        self.endpoint.guessed |= untried
         topics = dict.fromkeys(
             feature.topic for name, feature in FEATURES.items() if name in untried
         )
@@ -548,22 +542,22 @@ class FittedRequest:
 
     async def _is_answered(self, left_out: set[str]) -> bool:
         """Whether the request is answered without these features."""
-        request = as_sent(self._request, left_out, self._model)
+        request = as_sent(self.request, left_out, self.model)
         if "n" in left_out:
             request = replace(request, n=1)
-        reply = await self._send_call(request, 0)
+        reply = await self.send_call(request, 0)
         self._usage += reply.usage
         return bool(reply.choices)
 
     def _untried(self) -> set[str]:
         """Return the features it would use now of which nothing is stated or known."""
-        missing = self._stated_missing | self._endpoint.missing
-        return self._unstated_features(missing) - self._endpoint.taken
+        missing = self._stated_missing | self.endpoint.missing
+        return self._unstated_features(missing) - self.endpoint.taken
 
     def _unstated_features(self, missing: set[str]) -> set[str]:
         """Return the features it uses without those, of which the model states nothing."""
-        request = as_sent(self._request, missing, self._model)
-        stated = self._model.capabilities()
+        request = as_sent(self.request, missing, self.model)
+        stated = self.model.capabilities()
         return {
             name
             for name, feature in FEATURES.items()
@@ -587,10 +581,10 @@ class FittedRequest:
         """
         self._refused = None
         if self._lacks_what_it_needs:
-            self._failures = [no_logprobs(self._model.name)]
+            self._failures = [no_logprobs(self.model.name)]
             return
         self._failures = []
-        request = as_sent(self._request, self._left_out, self._model)
+        request = as_sent(self.request, self._left_out, self.model)
         n_missing = len(self._missing_replies)
         if n_missing > 1 and "n" not in self._left_out:
             await self._call(replace(request, n=n_missing), self._missing_replies[0])
@@ -609,11 +603,11 @@ class FittedRequest:
 
     @property
     def _lacks_what_it_needs(self) -> bool:
-        return self._request.needs_logprobs and "logprobs" in self._left_out
+        return self.request.needs_logprobs and "logprobs" in self._left_out
 
     async def _call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none."""
-        reply = await self._send_call(request, first_index)
+        reply = await self.send_call(request, first_index)
         self._usage += reply.usage
         if not reply.choices:
             self._failures += reply.failures
@@ -632,7 +626,7 @@ class FittedRequest:
         Nothing is learned from a request that was refused in the end: the refusal may
         have repeated words of the prompt.
         """
-        if self._request.top_logprobs and "logprobs" not in self._left_out:
+        if self.request.top_logprobs and "logprobs" not in self._left_out:
             complete_replies = [
                 choice
                 for choice in self._choices
@@ -643,12 +637,12 @@ class FittedRequest:
         learned = set[str]()
         if self._choices:
             learned = self._found_missing
-            self._endpoint.taken |= self._unstated_features(self._left_out)
+            self.endpoint.taken |= self._unstated_features(self._left_out)
         elif self._lacks_what_it_needs:
             learned = self._found_missing & {"logprobs"}
-        for name in sorted(learned - self._endpoint.missing):
-            self._endpoint.missing.add(name)
+        for name in sorted(learned - self.endpoint.missing):
+            self.endpoint.missing.add(name)
             if FEATURES[name].is_lost:
                 _logger.warning(
-                    "%s does not take %s, and is asked without", self._model.name, name
+                    "%s does not take %s, and is asked without", self.model.name, name
                 )

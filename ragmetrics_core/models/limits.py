@@ -146,7 +146,7 @@ class Budget:
         """
         remaining = self.remaining
         if self.interrupted or remaining == 0.0:
-            raise self._limit_that_cancelled().with_traceback(None)
+            raise self.expire().with_traceback(None)
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:
@@ -158,16 +158,7 @@ class Budget:
         except TimeoutError:
             if not timeout.expired():  # the block itself raised the TimeoutError
                 raise
-            raise self._limit_that_cancelled().with_traceback(None) from None
-
-    def _limit_that_cancelled(self) -> LimitReached:
-        """Return what ended the blocks in flight: the interruption or the deadline.
-
-        An interruption after another limit was reached is told as that limit.
-        """
-        if self.interrupted and self.reached is not None:
-            return self.reached
-        return self.expire()
+            raise self.expire().with_traceback(None) from None
 
     def interrupt(self) -> None:
         """End the run at once; must be called on the run's event loop.
@@ -252,7 +243,9 @@ class Budget:
         self._next_end = asyncio.Event()
 
     def expire(self) -> LimitReached:
-        """End the run because its deadline has passed."""
+        """End the run because its deadline has passed, if nothing ended it before."""
+        if self.reached is not None:
+            return self.reached
         return self.stop(f"the deadline of {self.limits.deadline:g} s was reached")
 
     def _fits(self) -> bool:

@@ -152,9 +152,7 @@ def facts_of_listed_model(model: str) -> Listed | None:
         reasoning=False,
     )
     if kind == "reasoning":
-        capabilities = Capabilities(
-            n=None, logprobs=None, json_schema=True, temperature=False, reasoning=True
-        )
+        capabilities = Capabilities(json_schema=True, temperature=False, reasoning=True)
     return Listed((price_sent / 1e6, price_received / 1e6), capabilities)
 
 
