@@ -367,10 +367,6 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
     # where the judge does not know the language, no score of the row is read
     is_unread = is_foreign(row)
     scored = [one for one in row.results.values() if isinstance(one, Scored)]
-    by_kind: dict[str, Scored] = {}  # by kind of evidence the first score
-    for result in scored:
-        if result.evidence is not None and not is_unread:
-            by_kind.setdefault(result.evidence.kind, result)
 
     # A run that was captured did not search if it says so, and no turn before did. A
     # search that failed was one.
@@ -387,14 +383,17 @@ def judged_on(sample: Sample, row: SampleResult) -> Judged:
         texts = (*(sample.retrieved or ()), *sample.known_contexts)
         found = any(not text.blank for text in texts)
 
-    # The first metric whose score is a no. That useful texts stand far down is a note
-    # alone, no fault.
+    # The first score of each kind of evidence, and the first metric whose score is a no.
+    # That useful texts stand far down is a note alone, no fault.
+    by_kind: dict[str, Scored] = {}
     low = ""
     is_ranked_low = False
     for name, outcome in row.results.items():
         if is_unread or not isinstance(outcome, Scored):
             continue
         evidence = outcome.evidence
+        if evidence is not None:
+            by_kind.setdefault(evidence.kind, outcome)
         if isinstance(evidence, JudgedChunks) and evidence.useful_known:
             is_ranked_low = is_ranked_low or not is_yes(outcome.value)
         elif _verdict(outcome) is False:

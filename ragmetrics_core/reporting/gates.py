@@ -56,12 +56,6 @@ _VERBS: dict[GateOutcome, str] = {
     "undecided": "may or may not reach",
 }
 
-_OUTCOMES_OF_ONE: dict[GateOutcome, str] = {
-    "passed": "passed",
-    "failed": "failed",
-    "undecided": "is undecided",
-}
-
 
 class Gate(Settings):
     """What a run is to reach: a mean score, a share of rows, or a share of answers.
@@ -440,14 +434,14 @@ def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) ->
     if not decisions or (len(decisions) == 1 and exit_code is None):
         return ""
     if len(decisions) == 1:
-        words = f"The gate {_OUTCOMES_OF_ONE[decisions[0].outcome]}"
+        outcome = decisions[0].outcome
+        words = f"The gate {'is ' if outcome == 'undecided' else ''}{outcome}"
     else:
         n_by_outcome = Counter(decision.outcome for decision in decisions)
         words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
-        if n_by_outcome["failed"]:
-            words += f", {n_by_outcome['failed']} failed"
-        if n_by_outcome["undecided"]:
-            words += f", {n_by_outcome['undecided']} undecided"
+        for outcome in ("failed", "undecided"):
+            if n_by_outcome[outcome]:
+                words += f", {n_by_outcome[outcome]} {outcome}"
     if exit_code is None:
         return f"{words}."
     effect = "stops" if exit_code else "goes on"

@@ -233,12 +233,15 @@ class _Group:
     Attributes:
         diagnosis: What became of them.
         n_rows: How many they are.
-        lowest: Those with the lowest scores, by which they are sorted.
+        lowest: Those with the lowest scores, by which they are sorted. A number of its
+            own stands before each row, which has no order.
     """
 
     diagnosis: Diagnosis
     n_rows: int = 0
-    lowest: list[tuple[float, float, int, SampleResult]] = field(default_factory=list)
+    lowest: list[tuple[float, float, int, int, SampleResult]] = field(
+        default_factory=list
+    )
 
 
 class GlanceTally:
@@ -250,6 +253,7 @@ class GlanceTally:
 
     def __init__(self, cluster: GroupBy = "auto") -> None:
         self._clusters = Clusters(cluster)
+        self._n_rows = 0
         self._groups: dict[tuple[str, Stage | None], _Group] = {}
         # the clusters of the rows with a fault, of those that may have one, of the others
         self._cluster_numbers: dict[Kind, array[int]] = {
@@ -264,13 +268,14 @@ class GlanceTally:
         self._columns_without_answer: dict[str, None] = {}
         self._use = UseTally()
         # of each metric the rows with the lowest scores, for its gate
-        self._lowest: dict[str, list[tuple[float, int, SampleResult]]] = {}
+        self._lowest: dict[str, list[tuple[float, int, int, SampleResult]]] = {}
 
     def add(self, row: SampleResult) -> Diagnosis:
         """Count one row, and return what became of it."""
         diagnosis = diagnose(row)
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
+        self._n_rows += 1
         group.n_rows += 1
         cluster_number = self._clusters.number(row.sample)
         self._cluster_numbers[diagnosis.kind].append(cluster_number)
@@ -296,10 +301,10 @@ class GlanceTally:
             if isinstance(result, Scored):
                 scores.append(result.value)
                 of_metric = self._lowest.setdefault(name, [])
-                _keep_lowest(of_metric, (result.value, row.index, row))
+                _keep_lowest(of_metric, (result.value, row.index, self._n_rows, row))
         lowest = min(scores, default=0.0)
         mean = fmean(scores) if scores else 0.0
-        _keep_lowest(group.lowest, (lowest, mean, row.index, row))
+        _keep_lowest(group.lowest, (lowest, mean, row.index, self._n_rows, row))
         return diagnosis
 
     def glance(
@@ -391,11 +396,6 @@ class GlanceTally:
             sure=self._how_sure(summary, by_words=by_words),
             use=self._use.sentence,
         )
-
-    @property
-    def _n_rows(self) -> int:
-        """All rows."""
-        return sum(group.n_rows for group in self._groups.values())
 
     def _of_kind(self, kind: Kind) -> list[_Group]:
         """The groups of this kind, in the order in which they were met."""
@@ -597,7 +597,7 @@ class GlanceTally:
             metric, _, above = gate.removeprefix("share(").partition(">")
             threshold = decisions[0].at_least
             below = []
-            for score, _, row in self._lowest.get(metric, []):
+            for score, *_, row in self._lowest.get(metric, []):
                 counts_against = threshold is None or score < threshold
                 if above:
                     counts_against = score <= float(above.removesuffix(")"))
@@ -613,10 +613,10 @@ class GlanceTally:
             is_elsewhere = (
                 weakest is not None and group.diagnosis.stage != weakest.stage
             )
-            for place, (score, mean, index, row) in enumerate(group.lowest):
+            for place, row_with_scores in enumerate(group.lowest):
                 order = (is_open, place, is_elsewhere, -group.n_rows)
-                candidates.append((*order, score, mean, index, row))
-        candidates.sort(key=_sort_key)
+                candidates.append((*order, *row_with_scores))
+        candidates.sort()
         for candidate in candidates:
             yield row_glance(candidate[-1], diagnose(candidate[-1]))
 
@@ -631,13 +631,8 @@ def _names(groups: Iterable[_Group]) -> Counter[str]:
 
 def _keep_lowest(kept: list[Any], entry: Sequence[Any]) -> None:
     """Put an entry into its place in a sorted list of the lowest few."""
-    insort(kept, entry, key=_sort_key)
+    insort(kept, entry)
     del kept[_WORST_PER_FAULT:]
-
-
-def _sort_key(entry: Sequence[Any]) -> tuple[Any, ...]:
-    """All of an entry but the row, which has no order."""
-    return tuple(entry[:-1])
 
 
 def glance_of(

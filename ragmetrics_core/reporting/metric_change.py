@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -20,13 +20,7 @@ from ragmetrics_core.statistics.means import Interval
 Bounds = tuple[float, float]
 Verdict = Literal["worse", "cannot tell", "better", "same", "identical"]
 
-VERDICTS: tuple[Verdict, ...] = (
-    "worse",
-    "cannot tell",
-    "better",
-    "same",
-    "identical",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """In the order in which people want to read them."""
 
 SAME = 0.02

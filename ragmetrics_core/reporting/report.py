@@ -69,30 +69,6 @@ class Sink(Protocol):
         """Return when all that was written has arrived; most keep nothing back."""
 
 
-def write_all(results: Sequence[SampleResult], sink: Sink) -> None:
-    """Write results to a sink in their order, and flush it.
-
-    Raises:
-        SettingError: If it is no sink.
-        Exception: What the sink raises, after the results before were flushed.
-    """
-    check_sink(sink)
-    n_written = 0
-    try:
-        for result in results:
-            sink.write(result)
-            n_written += 1
-    except Exception as error:
-        error.add_note(
-            f"{n_written} of {len(results)} results were written to the sink"
-            f" {type(sink).__name__} before"
-        )
-        with suppress(Exception):  # the first error says what to mend
-            sink.flush()
-        raise
-    sink.flush()
-
-
 def check_sink(sink: object) -> None:
     """Raise ``SettingError`` for an object to which no result can be written."""
     methods = [getattr(sink, name, None) for name in ("write", "flush")]
@@ -273,11 +249,18 @@ class Report:
             model = signature_part("model", ", ".join(sorted(result.usage.models)))
             return f"|{part}|" in f"|{result.signature}|{model}|"
 
+        lines: set[str] = set()
         measured_so: dict[str, set[str]] = {}
         for row in self.results:
             for name, result in row.results.items():
+                lines.add(str(result.signature))
                 if has_part(result):
                     measured_so.setdefault(name, set()).add(str(result.signature))
+        if not measured_so:
+            raise SettingError(
+                f"no result has the signature {part!r}; there are:"
+                f" {', '.join(sorted(lines)) or 'none'}"
+            )
 
         def may_have_part(name: str, result: MetricResult) -> bool:
             # one that failed may name no model: that it failed is not to be forgotten
@@ -285,16 +268,6 @@ class Report:
             is_of_signature = str(result.signature) in measured_so[name]
             return has_part(result) or (named_none and is_of_signature)
 
-        if not measured_so:
-            lines = {
-                str(result.signature)
-                for row in self.results
-                for result in row.results.values()
-            }
-            raise SettingError(
-                f"no result has the signature {part!r}; there are:"
-                f" {', '.join(sorted(lines)) or 'none'}"
-            )
         rows = [
             row
             for row in self.results
@@ -366,7 +339,21 @@ class Report:
                 "traces.targets:target_named", "writing onto traces"
             )
             target = cast("Sink", target_named(target))
-        write_all(self.results, target)
+        check_sink(target)
+        n_written = 0
+        try:
+            for result in self.results:
+                target.write(result)
+                n_written += 1
+        except Exception as error:
+            error.add_note(
+                f"{n_written} of {len(self.results)} results were written to the sink"
+                f" {type(target).__name__} before"
+            )
+            with suppress(Exception):  # the first error says what to mend
+                target.flush()
+            raise
+        target.flush()
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:

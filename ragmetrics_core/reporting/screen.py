@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ragmetrics_core.data.display import as_line, count_in_words, one_line
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.glance import Glance
+from ragmetrics_core.reporting.glance import Glance, MetricGlance
 from ragmetrics_core.reporting.summary import MetricSummary
 
 MOST_LINES, MOST_WORDS = 15, 120
@@ -165,23 +165,16 @@ def _metrics(glance: Glance) -> Iterator[_Line]:
     width_of_counts = max(
         (len(_counts(one.numbers)) for one in glance.metrics), default=0
     )
-    # the sentences on gates take the place of the metrics' questions
-    has_questions = not glance.decisions
     is_any_scored = any(one.numbers.mean is not None for one in glance.metrics)
-    if is_any_scored and has_questions:
+    # the sentences on gates take the place of the metrics' questions
+    if is_any_scored and not glance.decisions:
         head = "mean" if glance.by_words else "mean  95% range"
         yield _Line(2, f"  {'':<{min(width, 28)}}  {head}  rows above ½")
     for place, metric in enumerate(glance.metrics):
         rank = 2 if place < _MOST_METRICS else 20 + place
         if metric.numbers.mean is None and not metric.numbers.failed:
             rank = 40  # what is scored says more
-        line = _metric_line(
-            metric.numbers,
-            min(width, 28),
-            width_of_counts,
-            metric.asks if has_questions else None,
-            by_words=glance.by_words,
-        )
+        line = _metric_line(metric, min(width, 28), width_of_counts, glance)
         yield _Line(rank, line, is_metric=True)
     facts = []
     if glance.answers is not None:
@@ -198,17 +191,13 @@ def _counts(numbers: MetricSummary) -> str:
 
 
 def _metric_line(
-    numbers: MetricSummary,
-    width: int,
-    width_of_counts: int,
-    asks: str | None,
-    *,
-    by_words: bool,
+    metric: MetricGlance, width: int, width_of_counts: int, glance: Glance
 ) -> str:
     """A metric with its mean, interval, how many rows are a yes, and its question.
 
-    Without questions a bar takes their place. Of words there is no interval.
+    Beside gates a bar takes the question's place. Of words there is no interval.
     """
+    numbers = metric.numbers
     name = one_line(numbers.metric, width or 1)
     if numbers.mean is None:
         head = f"  {name:<{width}}  not scored"
@@ -217,8 +206,9 @@ def _metric_line(
     interval = ""
     if numbers.interval is not None:
         interval = f"{_short(numbers.interval.low)}–{_short(numbers.interval.high)}"
-    interval = "" if by_words else f"  {interval:<9}"
-    if asks is None:
+    interval = "" if glance.by_words else f"  {interval:<9}"
+    asks = metric.asks
+    if glance.decisions:
         n_marks = int(round(numbers.mean * _BAR, 6))  # only a mean of 1 fills the bar
         asks = "#" * n_marks + "-" * (_BAR - n_marks)
     return (

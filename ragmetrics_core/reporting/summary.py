@@ -627,13 +627,11 @@ class MetricTally:
             self.n_by_way[signature, models_of(result)] += 1
         if isinstance(result, Undefined):
             self.n_undefined_by_code[result.code] += 1
-            if not self.first_undefined_reason:
-                self.first_undefined_reason = result.reason
+            self.first_undefined_reason = self.first_undefined_reason or result.reason
         elif isinstance(result, Failed):
             self.n_failed_by_type[result.error.type] += 1
             self.clusters_of_unknown.append(cluster_number)
-            if not self.first_failure:
-                self.first_failure = result.reason
+            self.first_failure = self.first_failure or result.reason
         else:
             self.scores.append(result.value)
             self.clusters_of_scored.append(cluster_number)
