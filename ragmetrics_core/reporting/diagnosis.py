@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.data.metric_evidence import Sufficed
-from ragmetrics_core.data.sample import has_answer_without_context, lacks_context
+from ragmetrics_core.data.sample import lacks_context
 from ragmetrics_core.data.scalars import is_yes
 
 Stage = Literal["search", "prompt", "answer"]
@@ -33,11 +33,7 @@ Kind = Literal["fault", "fine", "unjudged"]
 """Whether something went wrong, nothing did, or nobody can say."""
 
 # the metrics that score no answer which they find to decline
-_SCORE_NO_DECLINING = (
-    "context_adherence",
-    "context_utilization",
-    "answer_relevance",
-)
+_SCORE_NO_DECLINING = ("context_adherence", "context_utilization", "answer_relevance")
 _PARTIAL = 0.35  # the lowest score of the rubric's band of this name
 _ERRORS_OF_METRICS = (MetricCrashed.__name__, ScoreOutOfRange.__name__)
 _SUFFICIENT_BY_CAUSE = {"reasoning_error": True, "insufficient_context": False}
@@ -350,16 +346,6 @@ def _is_undefined(row: SampleResult, code: str) -> bool:
         isinstance(result, Undefined) and result.code == code
         for result in row.results.values()
     )
-
-
-def is_unanswered(row: SampleResult) -> bool:
-    """Whether a row has no answer where one is wanted, or one that rests on nothing found.
-
-    An answer that declines is told apart by ``is_declined``.
-    """
-    if row.sample is None or is_declined(row):
-        return False
-    return lacks_wanted_answer(row) or has_answer_without_context(row.sample)
 
 
 def judged_on(sample: Sample, row: SampleResult) -> Judged:

@@ -30,11 +30,7 @@ from ragmetrics_core.data.results import (
     signatures_with_models,
 )
 from ragmetrics_core.data.scalars import is_yes
-from ragmetrics_core.reporting.diagnosis import (
-    is_declined,
-    is_unanswered,
-    lacks_wanted_answer,
-)
+from ragmetrics_core.reporting.diagnosis import is_declined, lacks_wanted_answer
 from ragmetrics_core.reporting.groups import Clusters, GroupBy, KeysSought, group_of
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.means import (
@@ -466,12 +462,15 @@ class Tally:
         for name, metric_tally in self.metrics.items():
             metric_tally.add(result.results.get(name), cluster_number)
         # what is known of a sample without any metric
-        self.row_counts["without_context"] += has_answer_without_context(sample)
+        is_without_context = has_answer_without_context(sample)
+        self.row_counts["without_context"] += is_without_context
         self.row_counts["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
         declined = is_declined(result)
-        unanswered = is_unanswered(result)
+        lacks_answer = lacks_wanted_answer(result)
+        # what rests on nothing found is no answer
+        unanswered = not declined and (lacks_answer or is_without_context)
         self.row_counts["declined"] += declined is True
         self.row_counts["without_answer"] += unanswered
         if unanswered or declined is not None:
@@ -479,7 +478,7 @@ class Tally:
             self._answered.append(not (unanswered or declined))
             self._clusters_of_asked.append(cluster_number)
         self._n_asked_whether_declined += declined is not None
-        self._n_lacking_wanted_answer += lacks_wanted_answer(result)
+        self._n_lacking_wanted_answer += lacks_answer
         if sample.capture is None:
             return
         for code, text in sample.capture.doubts.items():
