@@ -183,13 +183,9 @@ def read_project_file(path: Path) -> tuple[bytes, ProjectSettings]:
             raise SettingError(f"it names the column of {name}, which samples lack")
         return content, ProjectSettings(**table)
     except RecursionError:
-        raise SettingError(
-            f"{path} cannot be read: it is nested too deeply; settings are plain lists"
-        ) from None
+        problem = "it is nested too deeply; settings are plain lists"
     except UnicodeDecodeError:
-        raise SettingError(
-            f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
-        ) from None
+        problem = "it is not UTF-8; save it as UTF-8"
     except (OSError, ValueError) as error:  # a SettingError is a ValueError, too
         problem = one_line(str(error)).removeprefix("ProjectSettings: ")
-        raise SettingError(f"{path} cannot be read: {problem}") from None
+    raise SettingError(f"{path} cannot be read: {problem}")

@@ -282,8 +282,7 @@ def headers_that_say_who(
     for name, value in headers.items():
         if not _SAYS_WHO.search(name) or value in given_values:
             continue
-        holds_given_key = key != "" and key in value
-        if not holds_given_key:
+        if not key or key not in value:
             names.append(name)
     return names
 

@@ -31,7 +31,6 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data import (
@@ -270,50 +269,48 @@ def _without_system_role(messages: Sequence[Message]) -> tuple[Message, ...]:
     return (replace(first, content=text), *others)
 
 
-FEATURES: Mapping[str, Feature] = MappingProxyType(
-    {
-        "logprobs": Feature(
-            "logprobs",
-            lambda request: request.top_logprobs > 0,
-            lambda _: {"top_logprobs": 0},
-        ),
-        "n": Feature("n", lambda request: request.n > 1, lambda _: {}),
-        "json_schema": Feature(
-            "schema",
-            lambda request: request.schema is not None,
-            lambda _: {"schema": None, "json_mode": True},
-        ),
-        "json_mode": Feature(
-            "schema",
-            lambda request: request.json_mode and request.schema is None,
-            lambda _: {"json_mode": False},
-            is_lost=False,
-        ),
-        "temperature": Feature(
-            "temperature",
-            lambda request: request.temperature is not None,
-            lambda _: {"temperature": None},
-        ),
-        "max_tokens": Feature(
-            "limit",
-            lambda request: request.max_tokens is not None and not request.newer_limit,
-            lambda _: {"newer_limit": True},
-            is_lost=False,
-        ),
-        "max_completion_tokens": Feature(
-            "limit",
-            lambda request: request.max_tokens is not None and request.newer_limit,
-            lambda _: {"max_tokens": None},
-            is_lost=False,
-        ),
-        "system_role": Feature(
-            "system",
-            lambda request: any(map(_is_system, request.messages)),
-            lambda request: {"messages": _without_system_role(request.messages)},
-            is_lost=False,
-        ),
-    }
-)
+FEATURES: Mapping[str, Feature] = {
+    "logprobs": Feature(
+        "logprobs",
+        lambda request: request.top_logprobs > 0,
+        lambda _: {"top_logprobs": 0},
+    ),
+    "n": Feature("n", lambda request: request.n > 1, lambda _: {}),
+    "json_schema": Feature(
+        "schema",
+        lambda request: request.schema is not None,
+        lambda _: {"schema": None, "json_mode": True},
+    ),
+    "json_mode": Feature(
+        "schema",
+        lambda request: request.json_mode and request.schema is None,
+        lambda _: {"json_mode": False},
+        is_lost=False,
+    ),
+    "temperature": Feature(
+        "temperature",
+        lambda request: request.temperature is not None,
+        lambda _: {"temperature": None},
+    ),
+    "max_tokens": Feature(
+        "limit",
+        lambda request: request.max_tokens is not None and not request.newer_limit,
+        lambda _: {"newer_limit": True},
+        is_lost=False,
+    ),
+    "max_completion_tokens": Feature(
+        "limit",
+        lambda request: request.max_tokens is not None and request.newer_limit,
+        lambda _: {"max_tokens": None},
+        is_lost=False,
+    ),
+    "system_role": Feature(
+        "system",
+        lambda request: any(map(_is_system, request.messages)),
+        lambda request: {"messages": _without_system_role(request.messages)},
+        is_lost=False,
+    ),
+}
 """The features, in the order in which they are left out of a request."""
 
 _TOPICS = re.compile(

@@ -40,6 +40,7 @@ from ragmetrics_core.models.chat import (
     check_prices,
 )
 from ragmetrics_core.models.compatible_model import EndpointModel
+from ragmetrics_core.models.endpoint_errors import Fault, judge_error
 from ragmetrics_core.models.endpoint_sentences import leave_secret_out
 from ragmetrics_core.models.limits import Patience
 from ragmetrics_core.models.openai_form import (
@@ -340,11 +341,7 @@ class LiteLLMModel(EndpointModel):
             if not variables:
                 return error
             advice = f"set {variables} or pass api_key="
-        error_of_key = errors.AuthenticationFailed(
-            f"no key was given for {self._where}: {advice}"
-        )
-        error_of_key.topics = error.topics
-        return error_of_key
+        return judge_error(Fault(401), self._where, advice_on_key=advice)
 
 
 def knows_provider(model: str, api_base: str | None) -> bool:

@@ -453,11 +453,9 @@ def choice_of(
         return _BROKEN_OFF
     written_text = text if isinstance(text, str) else ""
     words_of_refusal = refusal if isinstance(refusal, str) else ""
-    finish: Finish
+    finish = _FINISH.get(word, "other")
     if words_of_refusal.strip():
         finish = "refused"
-    else:
-        finish = _FINISH.get(word, "other")
 
     tokens: list[TokenAlternatives] = []
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
