@@ -161,9 +161,7 @@ def score_set(
 
 
 def _pairs_by_document(
-    labelled_set: AnySet,
-    scores: Sequence[float | None],
-    labels: Sequence[float | None],
+    labelled_set: AnySet, scores: Sequence[float | None], labels: Sequence[float | None]
 ) -> tuple[list[list[tuple[float, float]]], int]:
     """Group the pairs of score and label by document; count points without a score.
 

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import (
-    SampleResult,
-    find_metric,
-    number_as_text,
-)
+from ragmetrics_core.data import SampleResult, find_metric, number_as_text
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.errors import InputError, NotJson, RowError, SettingError
 from ragmetrics_core.data.files import json_value
@@ -24,11 +20,7 @@ from ragmetrics_core.engine.row_files import read_rows
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import digest_of_texts
-from ragmetrics_core.statistics.corrected_means import (
-    CorrectedMean,
-    Scores,
-    ppi,
-)
+from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
 _MOST_IDS_LISTED = 5

@@ -36,10 +36,7 @@ from ragmetrics_core.labelling.labels import (
     refuse_other_texts,
     rows_by_id,
 )
-from ragmetrics_core.metrics.citation_quality import (
-    CitationEvidence,
-    CitationQuality,
-)
+from ragmetrics_core.metrics.citation_quality import CitationEvidence, CitationQuality
 from ragmetrics_core.metrics.context_adherence import (
     AdherenceEvidence,
     ContextAdherence,
@@ -419,11 +416,7 @@ def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
     usage = sum((row.usage for row in rows), Usage())
     if usage.stored:
         return
-    spent_by_unit = {
-        "seconds": seconds,
-        "calls": usage.calls,
-        "US dollars": usage.cost,
-    }
+    spent_by_unit = {"seconds": seconds, "calls": usage.calls, "US dollars": usage.cost}
     for unit, spent in spent_by_unit.items():
         if spent is None:  # nobody knows the price
             continue

@@ -16,18 +16,10 @@ from ragmetrics_core.data import (
     element,
 )
 from ragmetrics_core.data.display import count_in_words
-from ragmetrics_core.data.metric_evidence import (
-    CASES_IN_WORDS,
-    AnsweringCase,
-    Sufficed,
-)
+from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, AnsweringCase, Sufficed
 from ragmetrics_core.reporting.groups import Clusters, GroupBy
 from ragmetrics_core.reporting.summary import Summary
-from ragmetrics_core.statistics.means import (
-    Interval,
-    mean,
-    mean_interval,
-)
+from ragmetrics_core.statistics.means import Interval, mean, mean_interval
 
 _HEADINGS = ("contexts", "answered", "declined")
 _NOT_WRONG = (

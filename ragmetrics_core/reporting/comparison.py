@@ -32,11 +32,7 @@ from ragmetrics_core.data.scalars import ROUNDING
 from ragmetrics_core.reporting.diagnosis import STAGES, Stage, diagnose
 from ragmetrics_core.reporting.gates import MIN_SCORED
 from ragmetrics_core.reporting.groups import GroupBy, check_keys
-from ragmetrics_core.reporting.metric_change import (
-    VERDICTS,
-    MetricChange,
-    changes_of,
-)
+from ragmetrics_core.reporting.metric_change import VERDICTS, MetricChange, changes_of
 from ragmetrics_core.reporting.pairing import (
     Matched,
     count_moved_questions,
@@ -382,9 +378,7 @@ def compare(
 
 
 def _names_in_both(
-    before: Report,
-    after: Report,
-    metrics: Sequence[MetricLike] | MetricLike | None,
+    before: Report, after: Report, metrics: Sequence[MetricLike] | MetricLike | None
 ) -> list[str]:
     """Return the full names of the metrics to compare, in the order asked for.
 
@@ -407,10 +401,7 @@ def _names_in_both(
 
 
 def _why_not_comparable(
-    before: Report,
-    after: Report,
-    matched: Matched,
-    names: Sequence[str],
+    before: Report, after: Report, matched: Matched, names: Sequence[str]
 ) -> list[str]:
     """Say why two runs are not comparable, a phrase for each reason; empty if they are.
 

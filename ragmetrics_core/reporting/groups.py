@@ -28,10 +28,7 @@ that are independent.
 """
 
 _LEDGER = "ledger.conversation"
-_NAMES_OF_DOCUMENTS = {
-    "documentid": "document_id",
-    "sourcedocument": "source_document",
-}
+_NAMES_OF_DOCUMENTS = {"documentid": "document_id", "sourcedocument": "source_document"}
 
 # what gives a sample's text as the key of its group; no list makes a slice anyway
 _TEXTS = frozenset(("question", "standalone_question", "answer", "error", "auto"))
@@ -236,10 +233,7 @@ class KeysSought:
 
 
 def check_keys(
-    rows: Iterable[SampleResult],
-    *,
-    slices: Iterable[str] = (),
-    cluster: GroupBy = None,
+    rows: Iterable[SampleResult], *, slices: Iterable[str] = (), cluster: GroupBy = None
 ) -> None:
     """Refuse keys that no sample of finished rows has; see ``KeysSought``."""
     keys = KeysSought(slices, cluster)

@@ -373,9 +373,7 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
             signature = result.signature.without_judge()
             signature_by_metric.setdefault(metric, signature)
     return RunFacts(
-        judges=tuple(judges),
-        models=tuple(models),
-        metrics=signature_by_metric,
+        judges=tuple(judges), models=tuple(models), metrics=signature_by_metric
     )
 
 

@@ -158,10 +158,7 @@ class MetricChange(Frozen):
 
 
 def changes_of(
-    parts: Sequence[Part],
-    metrics: Sequence[str],
-    cluster: GroupBy,
-    margin: float,
+    parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy, margin: float
 ) -> list[MetricChange]:
     """Compute how each metric changed, over all pairs of rows and in each slice.
 

@@ -6,12 +6,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from ragmetrics_core.data import (
-    Frozen,
-    InputError,
-    MetricResult,
-    SampleResult,
-)
+from ragmetrics_core.data import Frozen, InputError, MetricResult, SampleResult
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.data.results import models_of

@@ -35,11 +35,7 @@ from ragmetrics_core.reporting.diagnosis import Diagnosis, diagnose
 from ragmetrics_core.reporting.groups import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, facts_of_rows, read_report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
-from ragmetrics_core.reporting.summary import (
-    MetricSummary,
-    Summary,
-    Tally,
-)
+from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
 from ragmetrics_core.reporting.tables import (
     csv_text,
     data_frame,
