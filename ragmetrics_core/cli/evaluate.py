@@ -64,7 +64,8 @@ from ragmetrics_core.reporting.answering import answerings_of
 from ragmetrics_core.reporting.gates import Gate, parse_gate
 from ragmetrics_core.reporting.glance import Glance, GlanceTally
 from ragmetrics_core.reporting.groups import KeysSought
-from ragmetrics_core.reporting.report import JsonlWriter, Report
+from ragmetrics_core.reporting.jsonl import JsonlWriter
+from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
 from ragmetrics_core.reporting.screen import screen_lines
 from ragmetrics_core.reporting.summary import Summary, Tally

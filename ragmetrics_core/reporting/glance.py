@@ -425,9 +425,8 @@ class GlanceTally:
         Without a fault, and where most rows are open, what to do about the open ones. It
         is told how many rows the advice covers, if it does not cover all.
         """
-        no_answer = self._groups.get((NO_ANSWER.name, NO_ANSWER.stage))
         columns = self._columns_without_answer
-        if columns and no_answer is not None and no_answer.n_rows == self._n_rows:
+        if columns and self._groups.keys() == {(NO_ANSWER.name, NO_ANSWER.stage)}:
             return (
                 "Name the column of the answers by --answer-column (in Python"
                 " answer_column=): no row has one. The rows have"
@@ -446,11 +445,9 @@ class GlanceTally:
         groups = self._of_kind(kind)
         if weakest is not None:
             unknown = [group for group in groups if group.diagnosis.stage is None]
-            at_stage = [
-                group for group in groups if group.diagnosis.stage == weakest.stage
-            ]
             n_unknown = sum(group.n_rows for group in unknown)
-            groups = unknown if n_unknown > weakest.n_faults else at_stage
+            stage = None if n_unknown > weakest.n_faults else weakest.stage
+            groups = [group for group in groups if group.diagnosis.stage == stage]
         largest = max(groups, key=lambda group: group.n_rows, default=None)
         if largest is None or not largest.diagnosis.advice:
             return ""

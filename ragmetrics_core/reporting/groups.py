@@ -121,18 +121,12 @@ def _document_group(metadata: Mapping[str, object]) -> str | None:
     "Document-ID" is "document_id". A document's id counts before its source. Example:
     {"Document-ID": 7, "source": "a.pdf"} gives "document_id=7".
     """
-    key_by_name: dict[str, str] = {}
-    for metadata_name, value in metadata.items():
-        plain_metadata_name = plain_name(metadata_name.removeprefix("metadata."))
-        name = _NAMES_OF_DOCUMENTS.get(plain_metadata_name)
-        if name is None:
-            continue
-        document_key = _key(value)
-        if document_key is not None:
-            key_by_name.setdefault(name, document_key)
-    for name in _NAMES_OF_DOCUMENTS.values():
-        if name in key_by_name:
-            return f"{name}={key_by_name[name]}"
+    for plain_document_name, name in _NAMES_OF_DOCUMENTS.items():
+        for metadata_name, value in metadata.items():
+            plain_metadata_name = plain_name(metadata_name.removeprefix("metadata."))
+            key = _key(value) if plain_metadata_name == plain_document_name else None
+            if key is not None:
+                return f"{name}={key}"
     return None
 
 

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.glance import Glance
     from ragmetrics_core.reporting.journey import Journey
 
-__all__ = ["JsonlWriter", "Report", "RunFacts"]
-
 
 class Sink(Protocol):
     """Where results go, one after another."""

@@ -152,9 +152,7 @@ class RunFacts(Frozen):
     @property
     def ended_early(self) -> str:
         """Why the run ended before all rows were read; "" if it did not."""
-        if self.stopped:
-            return self.stopped
-        return "it was interrupted" if self.interrupted else ""
+        return self.stopped or ("it was interrupted" if self.interrupted else "")
 
     @property
     def why_part(self) -> str:

@@ -23,7 +23,7 @@ from ragmetrics_core.cli.main import Lines, main
 from ragmetrics_core.cli.parsers import COMMANDS, parse
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.reporting.gates import decide, parse_gate
-from ragmetrics_core.reporting.report import JsonlWriter
+from ragmetrics_core.reporting.jsonl import JsonlWriter
 
 GOOD = {
     "question": "Who lit the lamp?",

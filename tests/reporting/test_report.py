@@ -26,8 +26,9 @@ from ragmetrics_core.data.results import (
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample_parts import CaptureNotes, Context
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.reporting.jsonl import FORMAT
-from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
+from ragmetrics_core.reporting.jsonl import FORMAT, JsonlWriter
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import RunFacts
 
 SECRET = "Zanzibar"
 RUN = RunFacts(
