@@ -245,7 +245,6 @@ class Run:
             packages=packages,
             models=tuple(sorted(self._judging.models)),
             judges=tuple(judge.name for judge in self.judges if judge is not NOBODY),
-            # whether the caller chose the judge, instead of a default
             judge_chosen=self._is_judge_chosen,
             details=details_by_judge,
             addresses=addresses_by_judge,

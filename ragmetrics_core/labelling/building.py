@@ -375,7 +375,6 @@ def write_pairs(
     """
 
     def write_pair(sample: Sample) -> Generator[Any, Any, Pair]:
-        """Write a pair about the chunk that is the sample's only context."""
         (chunk,) = sample.known_contexts
         question = WriteQuestion.about([chunk.text], maker.language)
         written = yield from ask_one(question)
@@ -519,12 +518,6 @@ def _point(
     """Make a point: a question with its golden answer and contexts of some ranks.
 
     Its id is a digest of the texts, so that it does not give the label away.
-
-    Args:
-        pair: The question and its golden answer.
-        contexts: All contexts that were retrieved for the question.
-        ranks: Which of them the point holds, from 1.
-        label: Whether these are contexts that answer the question, as by their ranks.
     """
     point_contexts = tuple(contexts[rank - 1] for rank in ranks)
     texts = [context.text for context in point_contexts]

@@ -106,14 +106,6 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], again: bool
     ) -> Sequence[MetricResult]:
-        """Score the samples in order with a metric: all of them, or raise an error.
-
-        Raises:
-            KeyboardInterrupt: If the run was interrupted.
-            JudgeUnavailable: If a limit, or a judge that answers no more, ended it
-                early. The scores are for a card, the report on how good a judge is,
-                which must not rest on a part of the samples.
-        """
         replies = MemoryStore() if again else store
         run = Run([metric], judge, concurrency, replies, limits=budget)
         run.check_prices()
@@ -392,10 +384,6 @@ def _agreement(groups: Sequence[LabelledSamples], *, draws: int) -> list[Measure
     """Return how well the judge agrees with the labels, and people with each other.
 
     A measure without a value is left out.
-
-    Args:
-        groups: Scored rows in groups that are not independent, each of one source.
-        draws: How many bootstrap resamples the intervals rest on.
     """
     verdicts = [
         list(chain.from_iterable(row.verdicts for row in group)) for group in groups

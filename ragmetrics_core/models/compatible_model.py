@@ -404,12 +404,6 @@ class OpenAICompatibleModel(EndpointModel):
         Example: ``(200, {"content-type": …}, b'{"choices": …}')``. A status such as 503
         is returned, too, and raises nothing here.
 
-        Args:
-            method: ``GET`` or ``POST``.
-            url: The address.
-            data: JSON as bytes, or a form of aiohttp; None for nothing.
-            most_bytes: The size limit of the reply.
-
         Raises:
             JudgeError: If nothing could be sent, no reply came, or the reply was too
                 large.

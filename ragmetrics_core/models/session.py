@@ -484,11 +484,6 @@ class Session:
         and the index of the poll. Example: 3 polls of one request have 3 keys; the same
         request in a later run has the same keys. Keys of a long request are made in a
         thread.
-
-        Args:
-            request: The request.
-            polls: How many replies are asked for.
-            first_poll: Index of the first of them.
         """
 
         def make_keys() -> list[str]:
@@ -666,13 +661,8 @@ class Session:
         """Send one call for ``request.n`` replies, and store those that come.
 
         Example: of 3 replies that are asked for, 2 come: they are filled in under the
-        first two keys, and the third stays None.
-
-        Args:
-            keys: The keys of all replies that are wanted.
-            fetched: Gets the replies.
-            request: The request.
-            first_index: The index of the call's first reply among all.
+        first two keys, and the third stays None. ``keys`` are those of all replies that
+        are wanted; the call is for those from ``first_index`` on.
         """
         keys_of_call = keys[first_index : first_index + request.n]
         # In a run in batches the store answers in place of the endpoint.

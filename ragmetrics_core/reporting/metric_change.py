@@ -274,17 +274,10 @@ def _differences(
     first_failed: float | None,
     second_failed: float | None,
 ) -> tuple[list[float], list[int]]:
-    """Subtract the first run's scores from the second run's, of each pair with both.
+    """Subtract the first run's scores from the second run's, with each pair's cluster.
 
-    Args:
-        results: What a metric gave for each pair of rows.
-        cluster_numbers: The number of each pair's cluster.
-        first_failed: The score of a row that failed or was not judged in the first
-            run; None leaves its pair out.
-        second_failed: The same for the second run.
-
-    Returns:
-        The differences, and the number of the cluster of each.
+    A row that failed or was not judged counts with the score given; None leaves its pair
+    out.
     """
     values: list[float] = []
     clusters: list[int] = []

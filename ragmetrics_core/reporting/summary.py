@@ -414,7 +414,6 @@ class Tally:
         slices: Iterable[str] = (),
         is_slice: bool = False,
     ) -> None:
-        """Begin to count; a slice gets a tally of its own when its first row comes."""
         self.metrics = {name: MetricTally() for name in metrics}
         # The number of rows with a trait, e.g. {"rows": 9, "judged": 7, "bad_rows": 1}:
         # the traits are fields of ``Summary``.
@@ -583,12 +582,6 @@ class MetricTally:
     """
 
     def __init__(self) -> None:
-        """Begin to count.
-
-        Each scored row adds an entry to the first two. A row that failed or was not
-        judged adds the number of its cluster to the third, so that intervals know how
-        many scores are unknown.
-        """
         self.scores = array("d")
         self.clusters_of_scored = array("q")
         self.clusters_of_unknown = array("q")
@@ -597,21 +590,15 @@ class MetricTally:
         self.first_failure = ""
         self.first_undefined_reason = ""
         self.n_not_judged = 0
-        self.n_uncertain = 0  # scores that the judge itself calls uncertain
+        self.n_uncertain = 0
         self.bounds: list[tuple[float, float]] = []
         self.n_by_way = Counter[tuple[str, str]]()
 
     def add(self, result: MetricResult | None, cluster_number: int) -> None:
         """Count one sample's result of this metric.
 
-        A score counts in the mean. An undefined result is only counted. A row that
-        failed or was not judged has an unknown score: intervals may count it as 0 or as
-        1. Example: a ``Failed`` by a ``TransientJudgeError`` adds 1 to
-        ``n_failed_by_type["TransientJudgeError"]``.
-
-        Args:
-            result: The result; None if the sample was not judged.
-            cluster_number: Number of the sample's cluster, negative for one of its own.
+        A row that failed or was not judged (None) has an unknown score: intervals may
+        count it as 0 or as 1.
         """
         if result is None:
             self.n_not_judged += 1
@@ -639,12 +626,9 @@ class MetricTally:
                 self.bounds.append(result.bounds)
 
     def summary(self, name: str) -> MetricSummary:
-        """Sum up what was counted of the metric.
+        """Sum up what was counted of the metric of this name.
 
         Example: scores .5 and 1.0 and one failure: count 2, mean .75, unknown 1.
-
-        Args:
-            name: Name of the metric.
         """
         scores = self.scores
         clusters: tuple[int, ...] = ()
