@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import (
@@ -164,10 +165,7 @@ class Run:
 
     @property
     def _chat_models(self) -> list[ChatModel]:
-        models: list[ChatModel] = []
-        for judge in self.judges:
-            models += judge.models
-        return models
+        return list(chain.from_iterable(judge.models for judge in self.judges))
 
     def check_prices(self) -> None:
         """Refuse, by ``SettingError``, a cap on money where a price is not known."""

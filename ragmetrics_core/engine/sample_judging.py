@@ -223,10 +223,7 @@ class SampleJudging:
     @property
     def unavailable(self) -> JudgeUnavailable | None:
         """Why a judge of the run will answer no more; None if all judges go on."""
-        for judge in self.judges:
-            if judge.unavailable is not None:
-                return judge.unavailable
-        return None
+        return next(filter(None, (judge.unavailable for judge in self.judges)), None)
 
     @property
     def refused(self) -> JudgeUnavailable | None:
@@ -234,7 +231,5 @@ class SampleJudging:
 
         None if there is no such judge.
         """
-        for judge in self.judges:
-            if judge.unavailable is not None and not judge.answered:
-                return judge.unavailable
-        return None
+        refusals = (judge.unavailable for judge in self.judges if not judge.answered)
+        return next(filter(None, refusals), None)

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 
@@ -55,6 +55,11 @@ class LiteLLMCall:
     given_headers: frozenset[str]
     refusals: list[errors.JudgeError] = field(default_factory=list)
     address: str = ""
+
+    def refuse(self, refusal: errors.JudgeError) -> NoReturn:
+        """Raise an error, and note it: LiteLLM wraps it in one of its own."""
+        self.refusals.append(refusal)
+        raise refusal
 
 
 current_call: ContextVar[LiteLLMCall | None] = ContextVar(
@@ -158,17 +163,14 @@ def _check_request(request: httpx.Request) -> None:
                 " --api-base and --api-key-env"
             )
     if refusal is not None:
-        call.refusals.append(refusal)
-        raise refusal
+        call.refuse(refusal)
 
 
 def _check_response(response: httpx.Response) -> None:
     """Refuse a redirect before it is followed."""
     call = current_call.get()
     if call is not None and response.has_redirect_location:
-        refusal = error_of_redirect(call.model)
-        call.refusals.append(refusal)
-        raise refusal
+        call.refuse(error_of_redirect(call.model))
 
 
 async def _check_request_async(request: httpx.Request) -> None:
@@ -196,9 +198,7 @@ class _BoundedStream(httpx.AsyncByteStream):
             size += len(part)
             if size > MOST_BYTES:
                 await self.aclose()
-                refusal = error_of_large_reply(self._call.model)
-                self._call.refusals.append(refusal)
-                raise refusal
+                self._call.refuse(error_of_large_reply(self._call.model))
             yield part
 
     async def aclose(self) -> None:

@@ -434,7 +434,9 @@ class Tally:
             self._slices_by_key, None if is_slice else cluster
         )
         self.grades = Counter[Grade]()  # how surely the samples' contexts are known
-        self._doubts: dict[str, CaptureDoubt] = {}
+        self._n_doubted: Counter[str] = Counter()  # samples, by the code of the doubt
+        # by its code the earliest row that bears it, with its words there
+        self._first_doubts: dict[str, tuple[int, str]] = {}
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -481,14 +483,10 @@ class Tally:
         if sample.capture is None:
             return
         for code, text in sample.capture.doubts.items():
-            known = self._doubts.get(code)
-            if known is None or result.index < known.index:
-                n_samples = 0 if known is None else known.samples
-                known = CaptureDoubt(
-                    code=code, text=text, index=result.index, samples=n_samples
-                )
-            counted = known.model_copy(update={"samples": known.samples + 1})
-            self._doubts[code] = counted
+            self._n_doubted[code] += 1
+            index, _ = self._first_doubts.setdefault(code, (result.index, text))
+            if result.index < index:
+                self._first_doubts[code] = result.index, text
 
     def _add_to_slices(self, result: SampleResult) -> None:
         """Count a row in the slice of each key to which its sample belongs.
@@ -537,10 +535,14 @@ class Tally:
             # a share of the rows that nobody needs to ask about is no share of all
             row_counts["asked"] = row_counts["without_answer"] = 0
             answered_interval = None
+        doubts = [
+            CaptureDoubt(
+                code=code, text=text, samples=self._n_doubted[code], index=index
+            )
+            for code, (index, text) in self._first_doubts.items()
+        ]
         # of equally frequent ones the earlier row first
-        doubts = sorted(
-            self._doubts.values(), key=lambda one: (-one.samples, one.index)
-        )
+        doubts.sort(key=lambda one: (-one.samples, one.index))
         return Summary(
             **row_counts,  # such as rows=9, judged=7, bad_rows=1
             cluster=self._cluster,
