@@ -49,9 +49,7 @@ class Progress:
     def add(self, result: SampleResult) -> None:
         """Count one sample's results."""
         self.done += 1
-        for outcome in result.results.values():
-            if outcome.status == "failed":
-                self.failed += 1
+        self.failed += sum(one.status == "failed" for one in result.results.values())
         usage = result.usage
         self.calls += usage.calls
         if self.cost is None or usage.cost is None:

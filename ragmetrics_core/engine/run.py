@@ -19,6 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data import (
+    JudgeUnavailable,
     LimitReached,
     RagMetricsError,
     RowError,
@@ -377,6 +378,21 @@ class Run:
             if result.results or result.usage != Usage() or result.problem:
                 self._n_given += 1
                 yield result
+
+    def raise_if_ended_early(self, before: str = "") -> None:
+        """Raise why the run ended before all was judged, for those whom a part misleads.
+
+        Args:
+            before: What the sentence begins with.
+
+        Raises:
+            KeyboardInterrupt: After an interrupt (Ctrl-C).
+            JudgeUnavailable: If a limit, or a judge that answers no more, ended it.
+        """
+        if self.interrupted:
+            raise KeyboardInterrupt
+        if self.stopped:
+            raise JudgeUnavailable(f"{before}{self.stopped}")
 
     def cut_off(self) -> None:
         """End the run now: what is in flight ends soon, and no further call begins."""

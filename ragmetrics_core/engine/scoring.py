@@ -456,16 +456,15 @@ def _number_of_characters(sample: Sample) -> int:
     Example: contexts of 500 and 300 characters, and an answer of 100: 900. The question
     is not counted.
     """
-    texts = [context.text for context in sample.known_contexts]
+    texts = [sample.answer or "", *sample.reference]
+    texts += [context.text for context in sample.known_contexts]
     texts += [context.text for context in sample.retrieved or ()]
-    texts += list(sample.reference)  # one or several
     texts += [fact.text for fact in sample.facts or ()]
     # The ledger holds what the application's calls returned, e.g. the texts of tools.
     if sample.ledger is not None:
         for call in sample.ledger.calls:
             texts += [item.text for item in call.items]
-    n_characters = sum(len(text) for text in texts)
-    return n_characters + len(sample.answer or "")
+    return sum(map(len, texts))
 
 
 def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:

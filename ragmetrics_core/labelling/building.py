@@ -43,7 +43,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Instructions, Part, Question, ask
 from ragmetrics_core.data.cells import read_context
-from ragmetrics_core.data.errors import InputError, JudgeUnavailable, crash_in_words
+from ragmetrics_core.data.errors import InputError, crash_in_words
 from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.run import Run, stream
@@ -225,10 +225,7 @@ class Maker:
                 yield evidence.product
             elif outcome is not None:
                 yield outcome
-        if run.interrupted:
-            raise KeyboardInterrupt
-        if run.stopped:
-            raise JudgeUnavailable(run.stopped)
+        run.raise_if_ended_early()
 
     def until(
         self, count: int, candidates: Iterable[Sample], plan: Making[Asking]

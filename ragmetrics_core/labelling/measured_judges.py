@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
     Usage,
     wilson,
 )
-from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.results import models_of, signatures_with_models
 from ragmetrics_core.engine.progress import Show
 from ragmetrics_core.engine.resolve import JudgeLike
@@ -110,12 +110,7 @@ def asking(
         run = Run([metric], judge, concurrency, replies, limits=budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
-        if run.interrupted:
-            raise KeyboardInterrupt
-        if run.stopped:
-            raise JudgeUnavailable(
-                f"not all was judged, and a part makes no card: {run.stopped}"
-            )
+        run.raise_if_ended_early("not all was judged, and a part makes no card: ")
         return [row.results[metric.name] for row in rows]
 
     return ask
