@@ -93,6 +93,11 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         # an empty object gives the user no answer
         has_kind = isinstance(tree.output, (Mapping, list, tuple, str))
         is_only_one = len(likely) == 1 and not (has_kind and not tree.output)
+        # a text that the run returned in its place may be the answer
+        is_mapping = isinstance(tree.output, Mapping)
+        values = tree.output.values() if is_mapping else [tree.output]
+        texts = {value for value in values if isinstance(value, str) and value.strip()}
+        is_only_one = is_only_one and not texts - {turn.question}
         doubts = _doubts_of_reply(calls, call) if is_only_one else _GUESSED
         return [_said_by(calls, call, doubts)]
     structure = _structure_returned(calls)

@@ -486,6 +486,7 @@ class EvidenceFinder:
             if showing.is_context
         }
         seen_later = set(shown)
+        found_later: set[DocumentKey] = set()  # by another search
         taken_by = {
             each.call: self._identities_of(each)
             for each in self._lists
@@ -500,13 +501,16 @@ class EvidenceFinder:
             if returned.keys() <= taken.keys():
                 if seen_later.isdisjoint(left_out):
                     self.dropped_by.update(dict.fromkeys(left_out, each.call))
-                elif not shown.isdisjoint(left_out) and self.evidence_from == "prompt":
+                elif (
+                    shown & left_out
+                ) - found_later and self.evidence_from == "prompt":
                     self._doubts.append(Doubt("short_text"))
             for identity, rank in returned.items():
                 if identity in taken:
                     known_rank = None if each.call.sorts_documents else rank
                     self.ranks.setdefault(identity, known_rank)
             seen_later |= returned.keys()
+            found_later |= returned.keys() if each.call.kind == "retriever" else set()
 
     def _identities_of(self, each: DocumentList) -> dict[DocumentKey, int]:
         """Return the rank, from 1, of each passage in a list."""

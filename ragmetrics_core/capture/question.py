@@ -90,6 +90,7 @@ _ASSISTANT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
+_SHORTEST_SAID = 8  # letters of an answer that a question holds
 _ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # at the head of a line, in any language and script
 _LABEL = re.compile(
@@ -146,6 +147,10 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         question, doubts = _question_without_input(calls)
     if "question" not in named and _ADDRESS.fullmatch(question or ""):
         doubts = _GUESSED  # a page was handed in, and nobody asked
+    said_last = letters_of("".join(each.content for each in tree.history[-1:]))
+    holds_talk = len(said_last) >= _SHORTEST_SAID and said_last in letters_of(question)
+    if "question" not in named and holds_talk:
+        doubts = _GUESSED  # the application wrote the talk so far around the question
     return AskedTurn(
         tree,
         calls,
@@ -333,9 +338,10 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
         return question, () if is_sure else _GUESSED
-    field = _field_shown_last(calls)
-    if field is not None:
-        return field, () if said_last == {field} else _GUESSED
+    shown_fields = _fields_shown(calls)
+    if shown_fields:
+        is_sure = len({*shown_fields}) == 1 or said_last == {shown_fields[-1]}
+        return shown_fields[-1], () if is_sure else _GUESSED
     # the models that chose to search, else those that may have answered
     asked_first = [
         call
@@ -419,12 +425,11 @@ def _fields_of_input(calls: Calls) -> list[str]:
     return found
 
 
-def _field_shown_last(calls: Calls) -> str | None:
-    """Return of several fields of the input the one that a prompt shows last; None if none is."""
+def _fields_shown(calls: Calls) -> list[str]:
+    """List of several fields of the input those that a prompt shows, the last one last."""
     prompts = messages_of(calls.likely_answers)
     shown = [text for text in _fields_of_input(calls) if shows(prompts, text)]
-    prompt = "\n".join(prompts)
-    return max(shown, key=prompt.rfind, default=None)
+    return sorted(shown, key="\n".join(prompts).rfind)
 
 
 def _holds_documents(calls: Calls, message: str) -> bool:
@@ -496,6 +501,7 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
             outside = text  # an answer may be a document's whole text
             for document in documents:
                 outside = outside.replace(document, "x")
+            outside = outside.replace(f"HumanMessage(content={question!r}", "")
             if has_both_speakers(outside):
                 return _SHOWN
     return ()

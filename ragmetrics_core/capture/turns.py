@@ -15,6 +15,7 @@ and time; then it becomes what it is, a search without an answer.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -597,6 +598,28 @@ class Conversations:
                 return turn
         return None
 
+    def talk_shown(self, tree: Tree) -> tuple[Turn, ...]:
+        """Return what a prompt shows of an earlier turn's talk as text, whatever its labels.
+
+        Example: turn 1 was "Who lit it?" and "Anna did.", and a prompt of turn 2 shows
+        "Kunde: Who lit it? Berater: Anna did.". A document may hold both, too.
+        """
+        nodes = list(tree.root.walk())
+        prompts = [letters_of(m.text) for node in nodes for m in node.prompt]
+        found = [each.text for node in nodes for each in node.documents or ()]
+        documents = letters_of("\n".join(found))
+        for turn in reversed(self._latest):
+            said = [letters_of(each.content) for each in turn.history]
+            shown = [prompt for prompt in prompts if said and said[-1] in prompt]
+            if not shown or turn.began >= tree.root.began:
+                continue
+            for first in range(0, len(said) - 1, 2):
+                talk = f".{{0,{_PART}}}?".join(map(re.escape, said[first:]))
+                if all(said[first:]) and any(re.search(talk, each) for each in shown):
+                    is_of_documents = re.search(talk, documents) is not None
+                    return () if is_of_documents else turn.history[first:]
+        return ()
+
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember the samples of a run as a turn of its conversation.
 
@@ -1021,6 +1044,7 @@ class Turns(Generic[Run]):
         if not history:
             history = history_of_prompts(tree.root, tree.question, tree.instructions)
             is_of_prompt = bool(history)
+        history = history or self.conversations.talk_shown(tree)
         # a memory that was read after the run holds this turn as well
         answer = tree.answers[-1].text if tree.answers else None
         question = tree.question or ""

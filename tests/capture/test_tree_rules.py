@@ -1131,6 +1131,46 @@ ROWS: dict[str, Row] = {
         [FARO],
         "s",
     ),
+    "a passage that a step left out, and a later search found again": Row(
+        says(
+            found(P, F),
+            reranked((P, F), F),
+            found(P, query="once more"),
+            reads(asked(PORTO)),
+        ),
+        [PORTO],
+        "p f",
+    ),
+    "a text of the run's output that no model wrote": Row(
+        tree(found(P), reads(asked(PORTO)), output={"draft": "Edited.", "q": QUESTION}),
+        [PORTO],
+        "p",
+        "answer_guessed",
+        hedged="answer",
+    ),
+    "a question with the talk so far around it": Row(
+        says(
+            found(P),
+            reads(asked(PORTO)),
+            question=f"User: Hi\nAI: Hello, traveller.\nNow: {QUESTION}",
+            history=(
+                Said(role="user", content="Hi"),
+                Said(role="assistant", content="Hello, traveller."),
+            ),
+        ),
+        [PORTO],
+        "p",
+        "question_guessed",
+        hedged="question",
+    ),
+    "the question as a message, printed": Row(
+        says(
+            found(P),
+            reads(f"[HumanMessage(content='{QUESTION}')]\n{asked(PORTO)}"),
+        ),
+        [PORTO],
+        "p",
+    ),
     "a longer text of the metadata that no prompt shows": Row(
         says(
             found(Document(FARO, "f", metadata={"page": f"{NOT_FARO} {PORTO}"})),

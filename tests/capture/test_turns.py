@@ -269,6 +269,44 @@ def test_a_line_of_a_talk_that_is_rewritten_and_searched_begins_a_turn():
     assert [sample.capture.grade for sample in samples] == ["exact", "inferred"]
 
 
+@pytest.mark.parametrize(
+    ("talk", "is_talk"),
+    [
+        (f"Kunde: {QUESTION}\nBerater: {ANSWER}", True),
+        (f"<student>{QUESTION}</student>\n<tutor>{ANSWER}</tutor>", True),
+        (f"{ANSWER}\n{QUESTION}", False),
+        (QUESTION, False),
+    ],
+)
+def test_the_words_of_an_earlier_turn_in_a_prompt_are_the_history(talk, is_talk):
+    """Whatever names stand before them."""
+    next_question = "Who painted it?"
+    goes_on = searches_and_answers(next_question, "The town did.", 5.0)
+    (writer,) = (node for node in goes_on.root.walk() if node.kind == "model")
+    writer.prompt = (Message("system", talk), *writer.prompt)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns.add(searches_and_answers(QUESTION, ANSWER, 1.0))
+    (sample,) = turns.add(goes_on)
+    said = [turn.content for turn in sample.history]
+    assert said == ([QUESTION, ANSWER] if is_talk else [])
+    assert (sample.question, sample.capture.grade) == (next_question, "exact")
+
+
+def test_a_document_that_holds_an_earlier_question_and_answer_is_no_talk():
+    of_faq = f"Q: {QUESTION} A: {ANSWER}"
+    runs = []
+    for began in (1.0, 5.0):
+        run = searches_and_answers(QUESTION, ANSWER, began)
+        for node in run.root.walk():
+            node.documents = (Document(of_faq),) if node.documents else node.documents
+            if node.kind == "model":
+                node.prompt = (Message("user", f"{of_faq}\n{QUESTION}"),)
+        runs.append(run)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = [sample for run in runs for sample in turns.add(run)]
+    assert [sample.history for sample in samples] == [(), ()]
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize(
     ("query", "found", "n_samples"),

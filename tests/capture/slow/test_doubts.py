@@ -167,9 +167,13 @@ def a_form(is_followed: bool) -> Sample:
 
 @row("question_guessed", "name their place by question_from=")
 def one_of_several_fields(is_followed: bool) -> Sample:
-    """The prompt shows the question behind what was found, and no model was asked for a query."""
+    """The prompt shows two, the question behind what was found; nobody was asked for a query."""
     fields = {"to": "anna@example.org", "subject": ASKED, "id": "e-17"}
-    app = in_a_chain(lambda mail: say(shown(LAMP, question=mail["subject"])), fields)
+
+    def answer(mail: Mapping[str, str]) -> str:
+        return say(f"To: {mail['to']}\n{shown(LAMP, question=mail['subject'])}")
+
+    app = in_a_chain(answer, fields)
     named = {"question_from": "subject"} if is_followed else {}
     sample = langchain(app, **contexts(LAMP), **named)
     assert sample.question == ASKED
