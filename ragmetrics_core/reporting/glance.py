@@ -112,7 +112,6 @@ class RowGlance(Frozen):
         name: What became of it, e.g. "made up".
         stage: Where; None: unknown.
         kind: Whether something is wrong, or nobody can say.
-        score: Its lowest score.
         question: Its question.
         answer: What the judge found wrong in its answer, else how that begins.
         quote: Which of the two shows the fault.
@@ -125,7 +124,6 @@ class RowGlance(Frozen):
     name: str
     stage: Stage | None = None
     kind: Kind = "fault"
-    score: float | None = None
     question: str = Field(default="", repr=False)
     answer: str = Field(default="", repr=False)
     quote: str = Field(default="", repr=False)
@@ -159,7 +157,6 @@ class Glance(Frozen):
         rows: Rows of the input.
         seconds: How long it took.
         usage: What it cost.
-        started: When, ISO 8601; empty: not known.
         decisions: Of the gates, the worst first.
         headline: What to mend first, in a sentence.
         advice: What to do first.
@@ -185,7 +182,6 @@ class Glance(Frozen):
     rows: int = 0
     seconds: float = 0.0
     usage: Usage
-    started: str = ""
     decisions: tuple[Decision, ...] = ()
     headline: str
     advice: str = ""
@@ -270,8 +266,8 @@ class GlanceTally:
         # of each metric the rows with the lowest scores, for its gate
         self._lowest: dict[str, list[tuple[float, int, int, SampleResult]]] = {}
 
-    def add(self, row: SampleResult) -> Diagnosis:
-        """Count one row, and return what became of it."""
+    def add(self, row: SampleResult) -> None:
+        """Count one row."""
         diagnosis = diagnose(row)
         key = (diagnosis.name, diagnosis.stage)
         group = self._groups.setdefault(key, _Group(diagnosis))
@@ -282,7 +278,7 @@ class GlanceTally:
         self._n_ranked_low += diagnosis.ranked_low
         self._problem = self._problem or row.problem
         if row.sample is None:
-            return diagnosis
+            return
         self._has_references |= not row.sample.missing("reference")
         self._use.add(row.sample)
         self._n_foreign += is_foreign(row)
@@ -305,7 +301,6 @@ class GlanceTally:
         lowest = min(scores, default=0.0)
         mean = fmean(scores) if scores else 0.0
         _keep_lowest(group.lowest, (lowest, mean, row.index, self._n_rows, row))
-        return diagnosis
 
     def glance(
         self,
@@ -370,7 +365,6 @@ class GlanceTally:
             rows=summary.rows,
             seconds=run.seconds,
             usage=summary.usage,
-            started=run.started,
             decisions=ordered,
             headline=self._headline(weakest, summary, by_words=by_words),
             advice=self._advice(weakest, summary, by_words=by_words),
@@ -662,17 +656,16 @@ def row_glance(
         if isinstance(result, Scored) and metric in (None, name)
     ]
     lowest = min(scored, key=lambda result: result.value, default=None)
-    score, reason = None, ""
+    reason = ""
     if lowest is not None:
-        score = lowest.value
-        reason = one_line(f"{lowest.metric} {score:.2f}: {lowest.reason}")
+        reason = one_line(f"{lowest.metric} {lowest.value:.2f}: {lowest.reason}")
     sample = row.sample or Sample()
     question = one_line(sample.question or "", _LONGEST_TEXT)
     is_of_answer = diagnosis.rule in _OF_ANSWERS
     name = diagnosis.name
-    if metric is not None and diagnosis.kind != "fault":
+    if metric is not None and lowest is not None and diagnosis.kind != "fault":
         # it counts against a gate, whether or not a rule finds a fault in it
-        name = f"scores {score:.2f}"
+        name = f"scores {lowest.value:.2f}"
         is_of_answer = True
     words = is_of_answer and _quoted(row)
     answer = one_line(words or sample.answer or "", _LONGEST_TEXT)
@@ -685,7 +678,6 @@ def row_glance(
         name=name,
         stage=diagnosis.stage,
         kind=diagnosis.kind,
-        score=score,
         question=question,
         answer=answer,
         quote=(answer or question) if is_of_answer else (question or answer),

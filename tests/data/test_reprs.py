@@ -47,7 +47,7 @@ _SHOWN = """
     Card.details Card.endpoints Card.models Card.signatures Card.made Card.command Card.notes Card.figures Card.run
     Card.corrected
     RunFacts.addresses RunFacts.left_out Summary.left_out Gate.by
-    Glance.title Glance.judges Glance.started Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
+    Glance.title Glance.judges Glance.headline Glance.advice Glance.groups Glance.failures Glance.notes
     Glance.sure Glance.use PassageUse.why MeasuredUse.why_not PromptMessage.role
     StageGlance.faults MetricGlance.asks CaptureNotes.doubts Sample.expected_ids
     ProjectSettings.criteria RowGlance.label
