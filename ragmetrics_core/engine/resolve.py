@@ -114,8 +114,7 @@ def judge_of_metric(metric: Metric, judge: JudgeLike) -> Judge:
     """
     if not metric.asks_judge:
         return NOBODY
-    model = metric.model if judge is None else None
-    return resolve_judge(judge, metric_model=model)
+    return resolve_judge(judge, metric_model=metric.model)
 
 
 def _judge_named(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:

@@ -96,11 +96,9 @@ def _end_of_chunk(text: str, start: int, size: int) -> int:
     is_at_space = text[full_end].isspace()
     window = text[start : full_end + 1] if is_at_space else text[start:full_end]
     for border in _BORDERS:
-        last_border_end = 0
-        for match in border.finditer(window):
-            last_border_end = match.end()
-        if last_border_end > size // 2:
-            return start + last_border_end
+        ends = [match.end() for match in border.finditer(window)]
+        if ends and ends[-1] > size // 2:
+            return start + ends[-1]
     return full_end
 
 

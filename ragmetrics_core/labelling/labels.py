@@ -123,9 +123,7 @@ def _as_list(value: Any) -> Sequence[Any]:
     if isinstance(votes, str):  # a cell of CSV, such as "1" or "True"
         with suppress(NotJson):
             votes = json_value(votes.casefold())
-    if isinstance(votes, (list, tuple)):
-        return votes
-    return [votes]
+    return votes if isinstance(votes, (list, tuple)) else [votes]
 
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:

@@ -314,8 +314,7 @@ def _ask_verdict(
 ) -> Verdict | None:
     """Ask until a key is typed that means something; None means to stop."""
     while True:
-        typed = ask("p/n/a/q> ").strip().casefold()
-        key = typed[:1]
+        key = ask("p/n/a/q> ").strip().casefold()[:1]
         if key in _KEYS:
             return _KEYS[key]
         if key == "q":

@@ -436,9 +436,7 @@ def default_path() -> Path:
     ``RAGMETRICS_STORE`` names it, else it is in the user's cache folder.
     """
     named_path = os.environ.get("RAGMETRICS_STORE")
-    if named_path:
-        return Path(named_path).expanduser()
-    return _own_path()
+    return Path(named_path).expanduser() if named_path else _own_path()
 
 
 def _own_path() -> Path:

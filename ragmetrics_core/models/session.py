@@ -207,9 +207,8 @@ class Session:
         """Return the features that the model lacks, as far as that is known by now."""
         # A run in batches makes the same requests again to find their replies. So it
         # goes by what the model states, and not by what was found out meanwhile.
-        if self._is_in_batches:
-            return stated_missing(self.model)
-        return stated_missing(self.model) | self._found_missing
+        found = set[str]() if self._is_in_batches else self._found_missing
+        return stated_missing(self.model) | found
 
     @property
     def _is_in_batches(self) -> bool:
