@@ -51,7 +51,6 @@ _NAMES_OF_LISTS = (
     "testCases",
     "test_cases",
 )
-_LINES_SUFFIXES = (".jsonl", ".ndjson")
 _NO_VALUE = object()  # of a formula in a workbook
 _MERGED_CELLS = re.compile(rb'<(?:\w+:)?mergeCell ref="([A-Z]+(\d+):[A-Z]+(\d+))"')
 # the format of a cell that shows 85%, 85.0%, 1,234 or 00042
@@ -121,7 +120,7 @@ def reason_of_part(path: Path) -> str:
 
     "" if the run judged all its samples, or the file holds no results.
     """
-    if _suffix(path) not in _LINES_SUFFIXES or not holds_results(path):
+    if READERS.get(_suffix(path)) is not _jsonl or not holds_results(path):
         return ""
     reason = Report.from_jsonl(path).run.why_part
     return f"{path} is a part: {reason}" if reason else ""

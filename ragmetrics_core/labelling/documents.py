@@ -103,8 +103,7 @@ def _end_of_chunk(text: str, start: int, size: int) -> int:
 
 
 _TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown")
-_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json")
-_SUFFIXES = (*_TEXT_SUFFIXES, *_ROW_SUFFIXES)
+_SUFFIXES = (*_TEXT_SUFFIXES, ".jsonl", ".ndjson", ".json")
 
 
 class Pair(Frozen):

@@ -694,9 +694,8 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
     the answer names "Smith", the contexts name "John Smith" and "Anna Voss":
     ``{"Smith": ["Anna Voss"]}``.
     """
-    names_in_contexts: set[str] = set()
-    for context in sample.known_contexts:
-        names_in_contexts.update(_NAME.findall(context.text))
+    texts = "\n".join(context.text for context in sample.known_contexts)
+    names_in_contexts = set(_NAME.findall(texts))
     candidates = sorted(name for name in names_in_contexts if name not in answer)
     replacements_by_name: dict[str, list[str]] = {}
     for name in _NAME.findall(answer):
@@ -727,8 +726,7 @@ def add_order(kind: str, sample: Sample, verdict: bool) -> Sample:
     }
     order = _ORDER.format(opposite_verdict)
     texts = (_HARMLESS, order, json.dumps(finished_reply))  # in the order of ORDERS
-    text_by_kind = dict(zip(ORDERS, texts, strict=True))
-    last_context = Context(text=text_by_kind[kind])
+    last_context = Context(text=texts[ORDERS.index(kind)])
     return sample.model_copy(
         update={"contexts": (*sample.known_contexts, last_context)}
     )

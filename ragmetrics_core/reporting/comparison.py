@@ -354,8 +354,7 @@ def compare(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
             " same way, or compare them anyway (anyway=True, --anyway)"
         )
-    parts = list(matched.parts(slices))  # all pairs of rows, then those of each slice
-    changes = changes_of(parts, names, cluster, margin)
+    changes = changes_of(matched.parts(slices), names, cluster, margin)
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     addresses_by_judge = {}
     for judge in judges:

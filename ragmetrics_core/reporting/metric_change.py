@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -158,7 +158,7 @@ class MetricChange(Frozen):
 
 
 def changes_of(
-    parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy, margin: float
+    parts: Iterable[Part], metrics: Sequence[str], cluster: GroupBy, margin: float
 ) -> list[MetricChange]:
     """Compute how each metric changed, over all pairs of rows and in each slice.
 
