@@ -14,6 +14,7 @@ candidate is shown whole, the second is not shown.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
@@ -314,6 +315,8 @@ class _Search:
                     (candidate.list_number, -len(letters_of(text)), number, text)
                 )
         claims.sort(key=lambda claim: claim[:3])
+        for list_number in {candidate.list_number for candidate in candidates}:
+            self._show_glued(list_number)
         # first those that are shown whole, or only inside of other texts
         for _, _, number, text in claims:
             if self.showings[number].extent == "not":
@@ -331,6 +334,32 @@ class _Search:
             self.showings[number] = showing
             for message, start, end in places:
                 message.take(start, end, number)
+
+    def _show_glued(self, list_number: int) -> None:
+        """Note the texts of a list that a message shows with nothing between them."""
+        numbers = []
+        for number, candidate in enumerate(self._candidates):
+            if candidate.list_number == list_number:
+                numbers.append(number)
+        forms = [letters_of(self._candidates[number].texts[0]) for number in numbers]
+        glued = "".join(forms)
+        ends = list(accumulate(map(len, forms)))
+        if len(glued) < 2 * SHORTEST or not all(forms):
+            return
+        for message in self._messages:
+            start = message.form.letters.find(glued)
+            if start < 0:
+                continue
+            # where signs part them, each text is looked for by itself
+            if all(message.form.is_edge(start + end) for end in ends[:-1]):
+                continue
+            for number, letters, end in zip(numbers, forms, ends, strict=True):
+                first, last = start + end - len(letters), start + end
+                place = (message.number, message.form.place_in_source(first, last)[0])
+                text = self._candidates[number].texts[0]
+                self.showings[number] = Showing("whole", text, place, "", place)
+                message.take(first, last, number)
+            return
 
     def _whole(self, number: int, text: str) -> Showing:
         """Return how a text stands whole in the messages: shown, quoted or inside another."""

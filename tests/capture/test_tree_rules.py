@@ -1141,6 +1141,14 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p f",
     ),
+    "short texts that a template writes with nothing between them": Row(
+        says(
+            found(*map(Document, ("Mark lives in Nice", "Ida in Rome", "Tom in Bonn"))),
+            reads(f"Mark lives in NiceIda in RomeTom in Bonn\n{QUESTION}"),
+        ),
+        ["Mark lives in Nice", "Ida in Rome", "Tom in Bonn"],
+        "- - -",
+    ),
     "a text of the run's output that no model wrote": Row(
         tree(found(P), reads(asked(PORTO)), output={"draft": "Edited.", "q": QUESTION}),
         [PORTO],

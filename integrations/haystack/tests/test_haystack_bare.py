@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import inspect
 import pickle
 import threading
@@ -809,3 +810,34 @@ def test_a_model_that_was_offered_a_named_search_gives_a_sample(name: str) -> No
     with capture(context_tools={"another"}) as captured:
         OFFERING[name]()
     assert captured.samples == ()
+
+
+@component
+class EmbedsDocuments:
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        return {
+            "documents": [
+                dataclasses.replace(each, embedding=vector(each.content or ""))
+                for each in documents
+            ]
+        }
+
+
+def test_a_message_that_is_stored_behind_its_answer_begins_no_turn() -> None:
+    own = InMemoryDocumentStore()
+    embeds, embeds_documents = Embeds(), EmbedsDocuments()
+    finds = InMemoryEmbeddingRetriever(own)
+    answers = Agent(chat_generator=MockChatGenerator(response_fn=lambda _: ANSWER))
+    said = ["I like to take the ferry to Amrum at nine.", QUESTION]
+    with capture() as captured:
+        for words in said:
+            embedding = embeds.run(text=words)["embedding"]
+            found = finds.run(query_embedding=embedding)["documents"]
+            memory = "\n".join(each.content or "" for each in found)
+            prompt = [ChatMessage.from_system(memory), ChatMessage.from_user(words)]
+            answers.run(messages=prompt)
+            kept = embeds_documents.run(documents=[Document(content=words)])
+            own.write_documents(kept["documents"])
+    assert [sample.question for sample in captured.samples] == said
+    assert [texts(sample.contexts) for sample in captured.samples] == [[], said[:1]]

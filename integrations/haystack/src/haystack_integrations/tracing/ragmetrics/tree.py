@@ -110,10 +110,14 @@ def trees(run: Run) -> Iterator[Tree]:
     # an embedder that ran by itself, or an index build, belongs to no turn
     is_loose_step = is_component and calls.root.kind == "step" and not has_searched
     is_unasked = not (calls.is_asked or question or found or flow_documents)
+    # as an embedder of documents is that are to be stored
+    given = [each.text for each in documents_in(run.input)]
+    returned = [each.text for each in documents_in(run.output)]
+    is_handed_on = bool(given) and given == returned and not calls.root.query
+    is_storing = is_component and is_handed_on
     is_preparation = is_loose_step or is_unasked
-    if calls.root.kind == "ignored" or (
-        is_preparation and not calls.root.input_documents
-    ):
+    is_ignored = calls.root.kind == "ignored" or is_storing
+    if is_ignored or (is_preparation and not calls.root.input_documents):
         return
     by_id = {each.id: each for node in run.nodes for each in documents_in(node.output)}
     is_resumed = _is_resumed(run)
