@@ -128,9 +128,10 @@ class Form:
         run_start, source_start, source_end = self._runs[index]
         is_last = index + 1 == len(self._runs)
         run_end = len(self.letters) if is_last else self._runs[index + 1][0]
-        if source_end - source_start == run_end - run_start:
-            return source_start + position - run_start + at_end
-        return source_end if at_end else source_start
+        n_letters_a_sign, rest = divmod(run_end - run_start, source_end - source_start)
+        if rest:
+            return source_end if at_end else source_start
+        return source_start + (position - run_start) // n_letters_a_sign + at_end
 
 
 class _RecentForms:
@@ -181,9 +182,8 @@ def _decoded(token: str) -> list[tuple[str, int]]:
     if token.isascii():
         return [(token.lower(), len(token))]
     parts = [_folded(character) for character in token]
-    folded = "".join(parts)
-    if len(folded) == len(token) and all(parts):
-        return [(folded, len(token))]
+    if len(set(map(len, parts))) == 1:
+        return [("".join(parts), len(token))]
     return [(part, 1) for part in parts]
 
 
@@ -209,7 +209,9 @@ def _folded(character: str) -> str:
     if is_composed:
         character = unicodedata.normalize("NFKD", character)
     folded = character.casefold()
-    return "".join(letter for letter in folded if letter.isalnum())
+    letters = "".join(letter for letter in folded if letter.isalnum())
+    # a sign of Chinese says as much as three letters of an alphabet
+    return letters * 3 if "\u3040" <= letters < "\ua000" else letters
 
 
 def _stands_alone(letter: str) -> bool:

@@ -1149,6 +1149,16 @@ ROWS: dict[str, Row] = {
         ["Mark lives in Nice", "Ida in Rome", "Tom in Bonn"],
         "- - -",
     ),
+    "a short passage of Chinese": Row(
+        says(
+            found(
+                Document("国家奖学金每人每年八千元。", "n"), Document("学费另计。", "x")
+            ),
+            reads(f"资料里写着国家奖学金每人每年八千元。请回答。\n{QUESTION}"),
+        ),
+        ["国家奖学金每人每年八千元。"],
+        "n x",
+    ),
     "a text of the run's output that no model wrote": Row(
         tree(found(P), reads(asked(PORTO)), output={"draft": "Edited.", "q": QUESTION}),
         [PORTO],
