@@ -312,7 +312,7 @@ def diagnose(row: SampleResult) -> Diagnosis:
 
     # no rule finds a fault
     results = row.results.values()
-    if lacks_wanted_answer(row):
+    if lacks_wanted_answer(sample, row):
         return NO_ANSWER
     # what claims or cites nothing has no score, and no fault
     if any(isinstance(result, Scored) for result in results) or all(
@@ -328,16 +328,14 @@ def diagnose(row: SampleResult) -> Diagnosis:
     return _JUDGE_FAILED
 
 
-def lacks_wanted_answer(row: SampleResult) -> bool:
+def lacks_wanted_answer(sample: Sample, row: SampleResult) -> bool:
     """Whether a row has no answer, and some metric had no score for want of its input.
 
     A run of the application that failed gave none.
     """
-    if row.sample is None:
-        return False
-    if row.sample.error is not None:
+    if sample.error is not None:
         return True
-    return row.sample.missing("answer") and _is_undefined(row, "missing")
+    return sample.missing("answer") and _is_undefined(row, "missing")
 
 
 def _is_undefined(row: SampleResult, code: str) -> bool:

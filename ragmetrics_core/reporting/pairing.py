@@ -82,7 +82,7 @@ class Matched(Frozen):
         yield Part(slice=None, pairs=self.pairs, n_rows=n_rows_of_all)
         if by is None:
             return
-        slice_without_key = f"without {by if isinstance(by, str) else 'a key'}"
+        slice_without_key = f"without {by}"
         n_alone_by_slice: Counter[str] = Counter()
         for row in rows_alone:
             if row.sample is not None:

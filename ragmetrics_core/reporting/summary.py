@@ -469,7 +469,7 @@ class Tally:
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
         declined = is_declined(result)
-        lacks_answer = lacks_wanted_answer(result)
+        lacks_answer = lacks_wanted_answer(sample, result)
         # what rests on nothing found is no answer
         unanswered = not declined and (lacks_answer or is_without_context)
         self.row_counts["declined"] += declined is True
