@@ -104,6 +104,19 @@ def count_in_words(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def first_in_words(names: Iterable[str], most: int = 5) -> str:
+    """Join the first few names, and say how many more there are.
+
+    Examples:
+        >>> first_in_words(["a", "b", "c"], most=2)
+        'a, b and 1 more'
+    """
+    listed = list(names)
+    words = ", ".join(listed[:most])
+    n_more = len(listed) - most
+    return f"{words} and {n_more} more" if n_more > 0 else words
+
+
 def judge_in_words(name: str) -> str:
     """Return the name of a judge, and of the embedded one what it is worth."""
     if name != EMBEDDED:

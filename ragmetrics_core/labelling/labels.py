@@ -13,6 +13,7 @@ from typing import Any
 
 from ragmetrics_core.data import SampleResult, find_metric, number_as_text
 from ragmetrics_core.data.cells import data_in
+from ragmetrics_core.data.display import first_in_words
 from ragmetrics_core.data.errors import InputError, NotJson, RowError, SettingError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.scalars import is_yes, plain_data
@@ -23,7 +24,6 @@ from ragmetrics_core.reporting.run_facts import digest_of_texts
 from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
-_MOST_IDS_LISTED = 5
 # a label that says neither yes nor no
 _UNDECIDED = 0.5
 
@@ -75,7 +75,7 @@ def read_labels(path: Path) -> list[Label]:
     if repeated_ids:
         raise InputError(
             "one line per sample is needed, with a list for several votes; labelled"
-            f" more than once: {_list_first(repeated_ids)}"
+            f" more than once: {first_in_words(repeated_ids)}"
         )
     return labels
 
@@ -164,7 +164,7 @@ def rows_by_id(report: Report) -> dict[str, SampleResult]:
     if repeated_ids:
         raise InputError(
             "every sample needs an id of its own to be labelled; more than one has:"
-            f" {_list_first(list(repeated_ids))}"
+            f" {first_in_words(repeated_ids)}"
         )
     return rows
 
@@ -246,7 +246,7 @@ def refuse_other_texts(
         raise InputError(
             f"{len(ids)} of {len(labels)} labels were given for another question,"
             " answer, contexts or reference than the sample of their id has now:"
-            f" {_list_first(ids)}; label the samples of this run"
+            f" {first_in_words(ids)}; label the samples of this run"
         )
 
 
@@ -278,19 +278,10 @@ def describe_left_over(
         elif label.votes and not is_scored:
             without_score.append(label.id)
     return [
-        f"{reason} ({len(ids)}): {_list_first(ids)}"
+        f"{reason} ({len(ids)}): {first_in_words(ids)}"
         for reason, ids in ids_by_reason.items()
         if ids
     ]
-
-
-def _list_first(ids: Sequence[str]) -> str:
-    """Return the first few ids, and how many more there are."""
-    listed = ", ".join(ids[:_MOST_IDS_LISTED])
-    n_more = len(ids) - _MOST_IDS_LISTED
-    if n_more > 0:
-        listed += f" and {n_more} more"
-    return listed
 
 
 def corrected_mean(

@@ -21,6 +21,7 @@ from ragmetrics_core.data import (
     R,
     Weight,
 )
+from ragmetrics_core.data.display import first_in_words
 from ragmetrics_core.data.errors import LanguageNotMeasured
 from ragmetrics_core.data.replies import states_something
 from ragmetrics_core.data.scalars import is_yes
@@ -74,7 +75,6 @@ from ragmetrics_core.metrics.polls import (
 from ragmetrics_core.models.threads import compute_beside_loop
 
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
-_MOST_LISTED = 5
 _LONGEST_LISTED = 40
 _READ_OF_EACH = 500  # characters of a text that tell its language
 _MOST_READ = 19  # texts of a part, spread over all: of shorter ones no words are whole
@@ -477,12 +477,7 @@ def _extract_facts(question: ExtractFacts) -> Asked[Any]:
 
 def _list_terms(terms: Collection[str]) -> str:
     """The first few terms, and how many more there are."""
-    first_terms = list(terms)[:_MOST_LISTED]
-    listed = ", ".join(term[:_LONGEST_LISTED] for term in first_terms)
-    n_more = len(terms) - len(first_terms)
-    if n_more > 0:
-        listed += f" and {n_more} more"
-    return listed
+    return first_in_words(term[:_LONGEST_LISTED] for term in terms)
 
 
 def _support_of_sentences(

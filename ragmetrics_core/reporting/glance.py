@@ -28,6 +28,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.display import (
     at_addresses,
     count_in_words,
+    first_in_words,
     one_line,
     way_to_a_judge,
 )
@@ -731,7 +732,5 @@ def _title_of(run: RunFacts) -> str:
     if run.name:
         return one_line(run.name, _LONGEST_TITLE)
     names = [file.name for file in run.inputs if file.name]
-    title = ", ".join(names[:_MOST_FILES])
-    if len(names) > _MOST_FILES:
-        title += f" and {len(names) - _MOST_FILES} more"
+    title = first_in_words(names, _MOST_FILES)
     return one_line(title or "rows from Python", _LONGEST_TITLE)
