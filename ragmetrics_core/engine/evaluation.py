@@ -143,7 +143,6 @@ def evaluate(
             "batches need a list of samples, not an iterator: they are read again once"
             " all is answered"
         )
-    # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
     # A usual run goes through the samples once. A run in batches goes through them
@@ -174,7 +173,6 @@ async def aevaluate(
     no progress is shown unless ``progress`` says so. Example: ``report = await
     aevaluate(rows, ["context_adherence"], judge="lexical")``.
     """
-    # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=aevaluate.__annotations__)
     run = Run(metrics, judge, concurrency, store, limits)
     results = [

@@ -335,24 +335,21 @@ class GlanceTally:
         ]
         if not judges and run.judge_chosen:  # by a run of metrics that need no judge
             judges_and_addresses = ["none was asked"]
-        if self._n_foreign:
-            rows = count_in_words(self._n_rows, "row")
-            on_language = (
-                f"{self._n_foreign:,} of {rows} are not in English: words cannot judge"
-                " them."
-            )
-            notes = (on_language, *notes)
+        rows = count_in_words(self._n_rows, "row")
+        told = " ".join(decision.sentence for decision in ordered)
+        own_notes = [words for words in summary.left_out if words not in told]
+        if summary.other_models:
+            own_notes.append(summary.other_models)
         if self._n_odd:
-            rows = count_in_words(self._n_rows, "row")
-            on_verdicts = (
+            own_notes.append(
                 f"In {self._n_odd:,} of {rows} a judge's verdict counts, said twice, that"
                 " its own words do not fit: read its reasons."
             )
-            notes = (on_verdicts, *notes)
-        if summary.other_models:
-            notes = (summary.other_models, *notes)
-        told = " ".join(decision.sentence for decision in ordered)
-        notes = (*(words for words in summary.left_out if words not in told), *notes)
+        if self._n_foreign:
+            own_notes.append(
+                f"{self._n_foreign:,} of {rows} are not in English: words cannot judge"
+                " them."
+            )
         failures = ""
         failed = [numbers for numbers in summary.metrics if numbers.failed]
         if failed:
@@ -387,7 +384,7 @@ class GlanceTally:
             n_faults=self._count("fault"),
             n_open=self._count("unjudged"),
             failures=failures,
-            notes=(*notes, *run.notes),
+            notes=(*own_notes, *notes, *run.notes),
             sure=self._how_sure(summary, by_words=by_words),
             use=self._use.sentence,
         )
