@@ -247,8 +247,7 @@ class Comparison(Frozen):
     @property
     def caution(self) -> str:
         """What the verdicts do not cover: mistakes that the judge repeats."""
-        is_tested = any(change.p is not None for change in self.changes)
-        return caution_about(self.judges, has_range=is_tested)
+        return caution_about(self.judges, has_range=bool(self.rule))
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -256,12 +255,11 @@ class Comparison(Frozen):
 
         Those that the second run lacks come first.
         """
-        return (
-            *(
-                f"{name} is not compared: the second run lacks it"
-                for name in self.lacking
-            ),
-            *(f"{name} is not compared: the first run lacks it" for name in self.added),
+        names_and_runs = [(name, "second") for name in self.lacking]
+        names_and_runs += [(name, "first") for name in self.added]
+        return tuple(
+            f"{name} is not compared: the {run} run lacks it"
+            for name, run in names_and_runs
         )
 
     @property
