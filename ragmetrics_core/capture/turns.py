@@ -1035,7 +1035,14 @@ class Turns(Generic[Run]):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:
                 self._tell(_UNREAD)
-            samples += self._samples_of(tree)
+            made = self._samples_of(tree)
+            samples += made
+            # a chain, and no bare model, or one that chose to call no tool
+            is_unsearched = any(
+                run.root.kind != "model" for run in turn.runs
+            ) and not any(call.offered_tools for call in _model_calls(tree))
+            if is_unsearched and not made and self._hint:
+                self._tell(self._hint)
         return samples
 
     def _samples_of(self, tree: Tree) -> list[Sample]:

@@ -307,6 +307,25 @@ def test_a_document_that_holds_an_earlier_question_and_answer_is_no_talk():
     assert [sample.history for sample in samples] == [(), ()]
 
 
+@pytest.mark.parametrize(
+    ("kind", "offered", "is_told"),
+    [("step", (), True), ("model", (), False), ("step", ("search",), False)],
+)
+def test_a_chain_without_a_search_is_told_beside_runs_with_one(kind, offered, is_told):
+    """Its search may be code of its own. A bare model may write a title."""
+    answering = model(f"{PAGE}\nBy whom?", "The mayor did.", 0.1)
+    answering.root.offered_tools = offered
+    if kind == "step":
+        answering.root = Node("step", "chain", 0.0, 1.0, [answering.root])
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(), hint="a hint")
+    samples = [
+        *turns.add(answering),
+        *turns.add(searches_and_answers("Who?", "I.", 2.0)),
+    ]
+    assert len([*samples, *turns.finish()]) == 1
+    assert turns.problems.counts == ({"a hint": 1} if is_told else {})
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize(
     ("query", "found", "n_samples"),
