@@ -498,12 +498,11 @@ class EvidenceFinder:
             returned = self._identities_of(each)
             taken = taken_by.get(each.call, {})
             left_out = taken.keys() - returned.keys()
+            are_shown = bool((shown & left_out) - found_later)
             if returned.keys() <= taken.keys():
                 if seen_later.isdisjoint(left_out):
                     self.dropped_by.update(dict.fromkeys(left_out, each.call))
-                elif (
-                    shown & left_out
-                ) - found_later and self.evidence_from == "prompt":
+                elif are_shown and self.evidence_from == "prompt":
                     self._doubts.append(Doubt("short_text"))
             for identity, rank in returned.items():
                 if identity in taken:

@@ -82,6 +82,7 @@ class Row:
     where: Overrides = field(default_factory=Overrides)
 
 
+SQL = "SELECT city, population, river FROM cities ORDER BY population DESC"
 JOINED = Document(f"{PORTO}\n{FARO}", "j")
 
 
@@ -1189,6 +1190,15 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p",
     ),
+    "a query in the metadata, which a model wrote before": Row(
+        says(
+            reads("Write a query.", SQL),
+            found(Document("[('Porto', 230000, 'Douro')]", "r", metadata={"sql": SQL})),
+            reads(f"{SQL}\n[('Porto', 230000, 'Douro')]\n{QUESTION}"),
+        ),
+        ["[('Porto', 230000, 'Douro')]"],
+        "r",
+    ),
     "a longer text of the metadata that no prompt shows": Row(
         says(
             found(Document(FARO, "f", metadata={"page": f"{NOT_FARO} {PORTO}"})),
@@ -1322,12 +1332,13 @@ def test_a_tools_text_beside_contexts_is_to_be_named(text):
 
 
 SHIRT = {"name": "Breeze", "price": 120, "stock": 12, "page": "", "seller": "Anna"}
+SHIRT["river"] = "Douro"  # as its text says
 
 
 @pytest.mark.parametrize(
     ("prompt", "names"),
     [
-        (f"Name: Breeze, 120 euros\n{PORTO}\n{FARO}", ("name", "price")),
+        (f"Breeze, 120 euros, Douro\n{PORTO}\n{FARO}", ("name", "price")),
         (f"{PORTO} [Breeze]\nQuestion", ("name",)),
         (f"{PORTO}\nAnnabel", None),
         (f"Anna sells.{' It is said.' * 40}\n{PORTO}", None),

@@ -275,6 +275,7 @@ def test_a_line_of_a_talk_that_is_rewritten_and_searched_begins_a_turn():
         (f"Kunde: {QUESTION}\nBerater: {ANSWER}", True),
         (f"<student>{QUESTION}</student>\n<tutor>{ANSWER}</tutor>", True),
         (f"{ANSWER}\n{QUESTION}", False),
+        (f"{QUESTION}\nThe ferry to the north leaves at nine.\n{ANSWER}", False),
         (QUESTION, False),
     ],
 )
@@ -295,12 +296,15 @@ def test_the_words_of_an_earlier_turn_in_a_prompt_are_the_history(talk, is_talk)
 def test_a_document_that_holds_an_earlier_question_and_answer_is_no_talk():
     of_faq = f"Q: {QUESTION} A: {ANSWER}"
     runs = []
-    for began in (1.0, 5.0):
-        run = searches_and_answers(QUESTION, ANSWER, began)
+    for query, answer, began in (
+        (QUESTION, ANSWER, 1.0),
+        ("Was it the mayor who opened it?", "It was the mayor.", 5.0),
+    ):
+        run = searches_and_answers(query, answer, began)
         for node in run.root.walk():
             node.documents = (Document(of_faq),) if node.documents else node.documents
             if node.kind == "model":
-                node.prompt = (Message("user", f"{of_faq}\n{QUESTION}"),)
+                node.prompt = (Message("user", f"{of_faq}\n{query}"),)
         runs.append(run)
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     samples = [sample for run in runs for sample in turns.add(run)]
@@ -345,6 +349,23 @@ def test_a_search_for_a_list_of_sources_beside_a_run_that_found_the_same_is_no_s
     assert [s.question for s in samples if s.answer == ANSWER] == [QUESTION]
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [search(QUESTION, 1.0), search(QUESTION, 2.0)],
+        [
+            search(QUESTION, 1.0),
+            search("Who?", 2.0, BOOK),
+            searches_and_answers(QUESTION, ANSWER, 3.0),
+        ],
+    ],
+)
+def test_searches_that_are_evaluated_by_themselves_are_samples(runs):
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    samples = [sample for run in runs for sample in turns.add(run)] + turns.finish()
+    assert len(samples) == len(runs)
+
+
 def test_a_search_beside_a_run_that_found_the_same_is_kept_for_a_model_that_shows_it():
     """As where two ways to answer are compared."""
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
@@ -375,6 +396,7 @@ SUGGESTS = model(
 SEARCHES_SAME = search(QUESTION, 1.0)
 NOT_TOLD = "The document does not tell when it was."
 GRADES = model(f"Is it told?\n{PAGE}\n{QUESTION}", NOT_TOLD, 2.0)
+CHECKS = model(f"Is it a safe question?\n{QUESTION}", "Yes.", 3.0)
 ANSWERS_FREELY = model(f"Say what you know.\n{QUESTION}", "I think in 1874.", 3.0)
 
 
@@ -395,6 +417,7 @@ ANSWERS_FREELY = model(f"Say what you know.\n{QUESTION}", "I think in 1874.", 3.
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         # one that is asked the same, and is not shown what was found, may have answered
         (None, [SEARCHES_SAME, GRADES, ANSWERS_FREELY], NOT_TOLD, False),
+        (None, [SEARCHES_SAME, ANSWERS, CHECKS], ANSWER, True),
         # each part of a question is searched and answered by itself
         (None, [ASKS_IN_PARTS, *FIRST_PART, *SECOND_PART], "It cost a fortune.", False),
         (
