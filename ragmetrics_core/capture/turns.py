@@ -606,8 +606,6 @@ class Conversations:
         """
         nodes = list(tree.root.walk())
         prompts = [letters_of(m.text) for node in nodes for m in node.prompt]
-        found = [each.text for node in nodes for each in node.documents or ()]
-        documents = letters_of("\n".join(found))
         for turn in reversed(self._latest):
             said = [letters_of(each.content) for each in turn.history]
             shown = [prompt for prompt in prompts if said and said[-1] in prompt]
@@ -616,7 +614,10 @@ class Conversations:
             for first in range(0, len(said) - 1, 2):
                 talk = f".{{0,{_PART}}}?".join(map(re.escape, said[first:]))
                 if all(said[first:]) and any(re.search(talk, each) for each in shown):
-                    is_of_documents = re.search(talk, documents) is not None
+                    found = [
+                        each.text for node in nodes for each in node.documents or ()
+                    ]
+                    is_of_documents = re.search(talk, letters_of("\n".join(found)))
                     return () if is_of_documents else turn.history[first:]
         return ()
 
