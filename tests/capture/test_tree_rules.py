@@ -1190,6 +1190,14 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p",
     ),
+    "a title that is longer than the text, and shown above it": Row(
+        says(
+            found(Document("Opened in 1874 here.", "b", metadata={"title": TITLE})),
+            reads(f"{TITLE}\nOpened in 1874 here.\n{QUESTION}"),
+        ),
+        ["Opened in 1874 here."],
+        "b",
+    ),
     "a query in the metadata, which a model wrote before": Row(
         says(
             reads("Write a query.", SQL),

@@ -386,6 +386,20 @@ def test_the_judge_is_shown_the_metadata_that_the_model_was_shown(name):
     assert "price: 120\nA light shirt." in shown
 
 
+def test_each_context_with_metadata_has_its_verdict():
+    shirts = [
+        Context(
+            text="A cotton shirt.", metadata={"price": n}, shown_metadata=("price",)
+        )
+        for n in (120, 80)
+    ]
+    asked = {"question": "Which shirt is light?", "answer": "The cotton shirt is."}
+    sample = Sample(**asked, contexts=shirts)
+    result = ContextUtilization().score(sample, judge=LexicalJudge())
+    assert [chunk.useful is None for chunk in result.evidence.chunks] == [False, False]
+    assert [chunk.duplicate_of for chunk in result.evidence.chunks] == [None, None]
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_history_and_rewrite_are_shown_to_the_judge(name):
     sample = Sample(

@@ -132,6 +132,24 @@ def agent_with_function_tool() -> Row:
     )
 
 
+def storing(topic: str) -> None:
+    """Returns nothing."""
+
+
+@row
+def agent_with_a_tool_that_returns_nothing() -> Row:
+    """It did not fail."""
+    tool = Tool(
+        "store",
+        "Stores a topic.",
+        {"type": "object", "properties": {"topic": {"type": "string"}}},
+        function=storing,
+    )
+    app = connected(agent=agent(tool, topic="the lighthouse"))
+    expected = Expected([], "It was built in 1856, says store.", doubts=("undivided",))
+    return Row(app, {"agent": USER}, [expected])
+
+
 def failing(topic: str) -> str:
     raise ValueError("no such topic")
 

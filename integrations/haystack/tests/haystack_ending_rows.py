@@ -159,6 +159,13 @@ class Guarding:
         return {"final": f"[{len(replies)} removed]"}
 
 
+@component
+class Asking:
+    @component.output_types(query=str)
+    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+        return {"query": replies[0].text}
+
+
 @row
 def text_in_place_of_the_reply() -> Row:
     """Whatever the name of the one output."""
@@ -189,4 +196,39 @@ def graded_in_one_list() -> Row:
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), doubts=("answer_guessed",))],
+    )
+
+
+@row
+def two_texts_in_place_of_the_reply() -> Row:
+    """Which of them the user is given nobody knows."""
+    app = rag(guard=Guarding(), other=Guarding())
+    app.connect("llm.replies", "guard.replies")
+    app.connect("llm.replies", "other.replies")
+    return Row(
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), doubts=("answer_guessed",))],
+    )
+
+
+@row
+def a_prompt_made_of_a_reply_and_documents() -> Row:
+    """Its answer is written elsewhere."""
+    app = connected(
+        ("rewrite", "rewriter.messages"),
+        ("rewriter.replies", "asks.replies"),
+        ("asks.query", "retriever.query"),
+        ("asks.query", "prompt.query"),
+        ("retriever.documents", "prompt.documents"),
+        rewrite=PromptBuilder("Rewrite: {{ query }}", required_variables="*"),
+        rewriter=MockChatGenerator(QUESTION),
+        asks=Asking(),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+    )
+    return Row(
+        app,
+        asked("rewrite"),
+        [Expected(bm25(), None, doubts=("by_data_flow", "no_answer"))],
     )
