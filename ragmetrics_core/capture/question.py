@@ -143,6 +143,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     elif tree.question is not None:
         question = _said_of_input(calls, tree.question) or tree.question
         doubts = _doubts_of_repeated(calls, question)
+        labelled = _labelled_question(question)
+        if labelled is not None:  # the application wrote more around it
+            question, doubts = labelled, _GUESSED
     else:
         question, doubts = _question_without_input(calls)
     if "question" not in named and _ADDRESS.fullmatch(question or ""):
@@ -160,6 +163,20 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         tuple(warnings),
         (*doubts_of_places, *doubts, *_doubts_of_history(calls, question)),
     )
+
+
+def _labelled_question(text: str) -> str | None:
+    r"""Return the one question behind a label, if the text has further lines; None without.
+
+    Example: "Question: Who lit it?\n\n[Output]\nNo lists." asks "Who lit it?".
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    asked = [
+        re.split("[:\uff1a]", line, maxsplit=1)[1].strip()
+        for line in lines
+        if _LABEL.match(line) and line.endswith(ENDS_OF_QUESTION)
+    ]
+    return asked[0] if len(asked) == 1 and len(lines) > 1 else None
 
 
 def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:

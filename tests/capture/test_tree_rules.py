@@ -1395,6 +1395,27 @@ def test_of_several_texts_that_the_user_names_as_the_question_none_is_left_out()
     assert sample.question == "Porto\nFaro"
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("Current question: {}\n\n[Output]\nNo lists.", QUESTION),
+        ("You help guests.\n\n**Frage**：{}", QUESTION),
+        ("Question: {}", None),
+        ("First: who?\nThen: {}", None),
+        ("I wonder.\n{}", None),
+    ],
+)
+def test_a_question_under_a_label_beside_further_lines_is_taken_and_doubted(
+    written, asked
+):
+    """An application wrote them around it. None of several is surely asked."""
+    whole = written.format(QUESTION)
+    run = says(found(P), reads(f"{PORTO}\n{whole}"), question=whole)
+    (sample,) = samples_of(run)
+    assert sample.question == (asked or whole)
+    assert list(sample.capture.doubts) == (["question_guessed"] if asked else [])
+
+
 def test_an_address_is_no_sure_question():
     run = says(found(P), reads(asked(PORTO)), question="https://porto.example/a")
     (sample,) = samples_of(run)
