@@ -417,11 +417,17 @@ def _arguments(message: Mapping[str, Any]) -> list[str]:
     ]
 
 
+_LINE_OF_OBJECT = re.compile(r"^\s*\{", re.MULTILINE)
+
+
 def _object_in_reasoning(message: Mapping[str, Any]) -> str:
-    """Return the reasoning, as which some servers take a reply, if it ends an object."""
+    """Return the reasoning, as which some servers take a reply, if an object ends it.
+
+    One that begins within a line, as in "A first try: {…}", is a draft.
+    """
     for name in ("reasoning_content", "reasoning"):
         text = _as_text(message.get(name))
-        if text.rstrip().endswith("}"):
+        if text.rstrip().endswith("}") and _LINE_OF_OBJECT.search(text):
             return text
     return ""
 

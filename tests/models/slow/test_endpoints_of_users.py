@@ -1138,9 +1138,17 @@ def test_a_verdict_is_read_where_the_server_puts_it(loopback_server, message):
     assert (summary.count, summary.mean) == (1, 1.0)
 
 
-@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "abort"])
-def test_a_draft_in_reasoning_that_was_cut_is_no_verdict(loopback_server, finish):
-    message = {"content": None, "reasoning_content": f"A draft:\n{GOOD}"}
+@pytest.mark.parametrize(
+    ("finish", "reasoning"),
+    [
+        ("length", f"A draft:\n{GOOD}"),
+        ("MAX_TOKENS", f"A draft:\n{GOOD}"),
+        ("abort", f"A draft:\n{GOOD}"),
+        ("stop", f"We check the claims. A first try: {GOOD}"),
+    ],
+)
+def test_a_draft_in_reasoning_is_no_verdict(loopback_server, finish, reasoning):
+    message = {"content": None, "reasoning_content": reasoning}
     server = loopback_server(lambda _: {"message": message, "finish_reason": finish})
     (outcome,) = judged(server).results[0].results.values()
     assert (outcome.status, outcome.value) == ("failed", None)
