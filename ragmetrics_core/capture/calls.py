@@ -21,6 +21,7 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
+    ENDS_OF_QUESTION,
     as_one_line,
     compact,
     find_instances,
@@ -152,12 +153,18 @@ class Reply:
         return _answer_of_structure(value) if is_mapping else compact(value)
 
     @cached_property
+    def asks_questions(self) -> bool:
+        """Whether it is several questions, such as what to ask next, in lines or a list."""
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        if self.values and isinstance(self.values[0], list):
+            lines = [each for each in self.values[0] if isinstance(each, str)]
+        are_asked = all(line.rstrip().endswith(ENDS_OF_QUESTION) for line in lines)
+        return len(lines) > 1 and are_asked
+
+    @cached_property
     def is_verdict(self) -> bool:
         """Whether it is a judgement, a route, a plan or further questions, and no answer."""
-        if self.answer.strip(" .!\n").lower() in _VERDICTS:
-            return True
-        lines = [line for line in self.text.splitlines() if line.strip()]
-        if len(lines) > 1 and all(line.rstrip().endswith("?") for line in lines):
+        if self.asks_questions or self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True
         mappings = [value for value in self.values if isinstance(value, Mapping)]
         return any(

@@ -115,7 +115,9 @@ def join_trees(
     roots = [tree.root for tree in trees]
     last_ends = [root.ended for root in roots if root.ended is not None]
     answering_runs = [tree for tree in trees if tree.answers] or trees
-    answering_run = answering_runs[-1]
+    # what to ask next is no answer beside another one
+    stating = [tree for tree in answering_runs if not _last_reply(tree).asks_questions]
+    answering_run = (stating or answering_runs)[-1]
     asking_runs = _asked_by_the_user(trees)
     if name == THREAD:  # all go on with one input, the last one furthest
         asking_runs = asking_runs[-1:]

@@ -393,6 +393,9 @@ SUGGESTS = model(
 )
 
 
+ASKS_FURTHER = model(
+    f"What to ask next?\n{QUESTION}\n{ANSWER}", '["Who paid?", "Why green?"]', 3.0
+)
 SEARCHES_SAME = search(QUESTION, 1.0)
 NOT_TOLD = "The document does not tell when it was."
 GRADES = model(f"Is it told?\n{PAGE}\n{QUESTION}", NOT_TOLD, 2.0)
@@ -415,6 +418,9 @@ ANSWERS_FREELY = model(f"Say what you know.\n{QUESTION}", "I think in 1874.", 3.
         # what a model writes on the answer may be the answer, and may not
         (QUESTION, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
         (None, [SEARCHES, ANSWERS, SUGGESTS], "Ask who paid for it.", False),
+        # but for questions, as lines or as a list
+        (QUESTION, [SEARCHES, ANSWERS, ASKS_FURTHER], ANSWER, True),
+        (None, [SEARCHES_SAME, ANSWERS, ASKS_FURTHER], ANSWER, True),
         # one that is asked the same, and is not shown what was found, may have answered
         (None, [SEARCHES_SAME, GRADES, ANSWERS_FREELY], NOT_TOLD, False),
         (None, [SEARCHES_SAME, ANSWERS, CHECKS], ANSWER, True),

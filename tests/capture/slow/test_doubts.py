@@ -329,7 +329,7 @@ def two_replies_returned(is_followed: bool) -> Sample:
 
 
 @row("answer_guessed", "name its place by answer_from=")
-def what_to_ask_next_from_the_same_texts(is_followed: bool) -> Sample:
+def a_grade_from_the_same_texts(is_followed: bool) -> Sample:
     """The answer is no reply of the last run: a callable gets each run of the turn."""
 
     def answer_of(run: Any) -> str | None:
@@ -340,7 +340,7 @@ def what_to_ask_next_from_the_same_texts(is_followed: bool) -> Sample:
     def app() -> None:
         found = find()[0].page_content
         say(shown(found))
-        say(f"{found}\nWhat may one ask next?", "When was it?\nWhere?")
+        say(f"{found}\nHow well does it answer, of ten?", "8")
 
     return langchain(app, **({"answer_from": answer_of} if is_followed else {}))
 
