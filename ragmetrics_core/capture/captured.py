@@ -56,7 +56,7 @@ class Redaction:
 
     The ledger and a kept prompt repeat texts of the sample. Where the function changes
     texts and leaves the ledger as it was, its calls are taken out; so is a prompt that is
-    as it was where anything changed.
+    as it was where anything changed. Then no judge is shown metadata either.
     """
 
     function: Redact | None
@@ -89,6 +89,11 @@ class Redaction:
         )
         if changes_texts and ledger is not None and ledger == sample.ledger:
             new_values["ledger"] = ledger.model_copy(update={"calls": ()})
+        if changes_texts and redacted.contexts:
+            new_values["contexts"] = tuple(
+                context.model_copy(update={"shown_metadata": None})
+                for context in redacted.contexts
+            )
         notes = redacted.capture or CaptureNotes()
         notes_before = sample.capture or CaptureNotes()
         is_prompt_as_before = notes.prompt == notes_before.prompt

@@ -1017,3 +1017,22 @@ def test_texts_that_redact_changed_do_not_stay_in_the_ledger(changes, kept):
     captured.record(turn_of("Where is Porto?", P))
     (sample,) = captured.samples
     assert len(sample.ledger.calls) == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [({"answer": "***"}, None), ({"metadata": {"seen": True}}, ("owner",))],
+)
+def test_where_redact_changed_texts_no_judge_is_shown_metadata(changes, names):
+    def masked(sample: Sample) -> Sample:
+        return sample.model_copy(update=changes)
+
+    run = turn_of("Where is Porto?", Document(PORTO, "p", metadata={"owner": "Ada"}))
+    for node in run.root.walk():
+        if node.kind == "model":
+            node.prompt = (Message("user", f"By Ada:\n{PORTO}\nWhere is Porto?"),)
+    captured: Captured[Tree] = Captured(samples_of, redact=masked)
+    captured.record(run)
+    (sample,) = captured.samples
+    (context,) = sample.known_contexts
+    assert context.shown_metadata == names
