@@ -392,13 +392,22 @@ def test_an_error_in_place_of_a_reply_is_a_reply_that_cannot_be_used(
         assert is_told is (name == "OpenAI")
 
 
+@pytest.mark.parametrize(
+    "fault",
+    {
+        "header": Fault(200, {"X-Long": "x" * 9000}, body="{}"),
+        "brotli": Fault(200, {"Content-Encoding": "br"}, body="{}"),
+        "chunk": Fault(200, {"Transfer-Encoding": "chunked"}, body="zz\r\n{}\r\n"),
+        "short body": Fault(500, body="oops"),
+        "cut": packed(gzip.compress(b"{}")[:10]),
+    }.values(),
+)
 def test_a_broken_reply_among_good_ones_is_asked_for_again(
-    loopback_server, monkeypatch
+    loopback_server, monkeypatch, fault
 ):
     monkeypatch.setattr("ragmetrics_core.models.attempts._FIRST_LONGEST_WAIT", 0.01)
-    long_header = Fault(200, {"X-Long": "x" * 9000}, body="{}")
     server = loopback_server(
-        lambda _: GOOD, faults=lambda number: long_header if number % 3 == 1 else None
+        lambda _: GOOD, faults=lambda number: fault if number % 3 == 1 else None
     )
     report = judged(server, 20)
     assert report.summary()["context_recall"].count == 20
