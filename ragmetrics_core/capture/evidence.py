@@ -299,9 +299,8 @@ class EvidenceFinder:
             if is_of_metadata and len(text) > len(own) and own in prompt:
                 text = f"{own}\n{text}"
                 self._doubts.append(Doubt("in_part"))
-            context = document.context(text)
-            names = self._metadata_shown(document, showing) or None
-            contexts.append(context.model_copy(update={"shown_metadata": names}))
+            names = self._metadata_shown(document, showing)
+            contexts.append(document.context(text, names or None))
         self.contexts = tuple(contexts)
         self.identities = tuple(identity for identity, _, _ in shown)
         self.evidence_from = "prompt"

@@ -148,12 +148,12 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             question, doubts = labelled, _GUESSED
     else:
         question, doubts = _question_without_input(calls)
-    if "question" not in named and _ADDRESS.fullmatch(question or ""):
-        doubts = _GUESSED  # a page was handed in, and nobody asked
-    said_last = letters_of("".join(each.content for each in tree.history[-1:]))
+    # a page was handed in and nobody asked, or the talk so far stands around the question
+    is_address = _ADDRESS.fullmatch(question or "") is not None
+    said_last = letters_of(tree.history[-1].content) if tree.history else ""
     holds_talk = len(said_last) >= _SHORTEST_SAID and said_last in letters_of(question)
-    if "question" not in named and holds_talk:
-        doubts = _GUESSED  # the application wrote the talk so far around the question
+    if "question" not in named and (is_address or holds_talk):
+        doubts = _GUESSED
     return AskedTurn(
         tree,
         calls,
@@ -171,12 +171,10 @@ def _labelled_question(text: str) -> str | None:
     Example: "Question: Who lit it?\n\n[Output]\nNo lists." asks "Who lit it?".
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    asked = [
-        re.split("[:\uff1a]", line, maxsplit=1)[1].strip()
-        for line in lines
-        if _LABEL.match(line) and line.endswith(ENDS_OF_QUESTION)
-    ]
-    return asked[0] if len(asked) == 1 and len(lines) > 1 else None
+    asked = [line for line in lines if line.endswith(ENDS_OF_QUESTION)]
+    labelled = "\n".join(line for line in asked if _LABEL.match(line))
+    questions = lines_without_labels(labelled)
+    return questions[0] if len(questions) == 1 and len(lines) > 1 else None
 
 
 def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:

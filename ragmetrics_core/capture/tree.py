@@ -119,11 +119,16 @@ class Document:
                 texts.append(value)
         return tuple(dict.fromkeys(texts))
 
-    def context(self, text: str | None = None) -> Context:
-        """The document as a context, with the text that was shown of it."""
-        shown = self.text if text is None else text
+    def context(
+        self, text: str | None = None, shown_metadata: tuple[str, ...] | None = None
+    ) -> Context:
+        """The document as a context, with the text, and metadata, that were shown of it."""
         return Context(
-            text=shown, id=self.id, score=self.score, metadata=dict(self.metadata)
+            text=self.text if text is None else text,
+            id=self.id,
+            score=self.score,
+            metadata=dict(self.metadata),
+            shown_metadata=shown_metadata,
         )
 
 

@@ -215,21 +215,19 @@ def _has_searched(tree: Tree) -> bool:
     return any(node.kind == "retriever" or node.documents is not None for node in nodes)
 
 
+def _finds(tree: Tree) -> set[tuple[str, str]]:
+    """Of each search of a run its words, and the letters of what it found."""
+    return {
+        (as_one_line(node.query), letters_of("\n".join(map(str, node.documents or ()))))
+        for node in tree.root.walk()
+        if node.kind == "retriever"
+    }
+
+
 def _finds_all_of(run: Tree, search: Tree) -> bool:
-    """Whether a run that does more than search found what a search by itself found, by its words."""
-    found: list[set[tuple[str, str]]] = []
-    for tree in (run, search):
-        nodes = [node for node in tree.root.walk() if node.kind == "retriever"]
-        found.append(
-            {
-                (
-                    as_one_line(node.query),
-                    letters_of("\n".join(map(str, node.documents or ()))),
-                )
-                for node in nodes
-            }
-        )
-    return not run.only_searches and bool(found[1]) and found[1] <= found[0]
+    """Whether a run that does more than search found what a search by itself found."""
+    finds = _finds(search)
+    return not run.only_searches and bool(finds) and finds <= _finds(run)
 
 
 def _model_calls(tree: Tree) -> list[Node]:

@@ -3,7 +3,7 @@
 Pure functions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -59,7 +59,9 @@ def groups_of_texts(sample: Sample) -> Groups:
             rank_by_text.setdefault(context.text, rank)
     ledger = sample.ledger
     if ledger is None:
-        return Groups(_as_shown(sample, rank_by_text), tuple(rank_by_text.values()))
+        ranks = tuple(rank_by_text.values())
+        contexts = [sample.known_contexts[rank - 1] for rank in ranks]
+        return Groups(tuple(each.text_with_metadata for each in contexts), ranks)
     returned = _texts_of_calls(ledger, written=False)
     written = _texts_of_calls(ledger, written=True)
     # A summary by a model may stand among the contexts. It is no evidence; the other
@@ -88,7 +90,7 @@ def groups_of_texts(sample: Sample) -> Groups:
                 of_earlier_turns[item.text] = None
             elif was_shown is not False:
                 beside_contexts[item.text] = None
-    evidence = (*rank_by_text, *beside_contexts)
+    evidence = (*(each.text_with_metadata for each in contexts), *beside_contexts)
     earlier = tuple(
         text
         for text in of_earlier_turns
@@ -102,7 +104,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     said_by_user = [turn.content for turn in sample.history if turn.role == "user"]
     said_by_others = [turn.content for turn in sample.history if turn.role != "user"]
     return Groups(
-        evidence=(*_as_shown(sample, rank_by_text), *beside_contexts),
+        evidence=evidence,
         rank_of_each_text=(*rank_by_text.values(), *numbers),
         earlier=earlier,
         user=(*said_by_user, *filter(None, [sample.question])),
@@ -112,14 +114,6 @@ def groups_of_texts(sample: Sample) -> Groups:
             if was_shown_by_text
             else None
         ),
-    )
-
-
-def _as_shown(sample: Sample, rank_by_text: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the texts of contexts, each with the metadata that were shown beside it."""
-    contexts = sample.known_contexts
-    return tuple(
-        contexts[rank - 1].text_with_metadata for rank in rank_by_text.values()
     )
 
 

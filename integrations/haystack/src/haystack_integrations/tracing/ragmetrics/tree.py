@@ -343,17 +343,17 @@ def _text_made_of_a_reply(
     prompt is made of documents as well.
     """
     texts = [value for value in outputs.values() if isinstance(value, str)]
+    if len(texts) != 1:
+        return ()
     said = {call.reply.text for call in calls.models if call.reply is not None}
     for node in calls.run.components():
-        is_last = len(texts) == 1 and texts[0] in node.output_by_socket.values()
-        given = {*texts_in(node.input), *_texts_of_messages(node.input)}
-        if is_last and not said.isdisjoint(given) and not any(documents_in(node.input)):
+        if texts[0] not in node.output_by_socket.values():
+            continue
+        messages = find_instances(node.input, Message)
+        given = {*texts_in(node.input), *(message.text for message in messages)}
+        if not said.isdisjoint(given) and not any(documents_in(node.input)):
             return (Answer(texts[0]),)
     return ()
-
-
-def _texts_of_messages(value: object) -> Iterator[str]:
-    return (message.text for message in find_instances(value, Message))
 
 
 def _messages(outputs: Mapping[str, Any], calls: Calls) -> tuple[Answer, ...]:
