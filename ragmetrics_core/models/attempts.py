@@ -250,7 +250,7 @@ class Attempts:
         reply: ChatReply | None = None
         outcome: ChatReply | errors.JudgeError | None = None  # it was given up
         async with self.slots_of_run:
-            ticket = await self.slots.acquire()
+            ticket = await self.slots.acquire(request.n)
             began_at = time.monotonic()
             try:
                 if self.endpoint.is_in_doubt and not is_probe:
@@ -287,7 +287,7 @@ class Attempts:
                     if (
                         isinstance(error, errors.ContextWindowExceeded)
                         and error.may_be_shared
-                        and self.slots.taken > 1
+                        and self.slots.taken > self.slots.of_call(request.n)
                     ):
                         # alone it may fit; several such narrow the slots
                         outcome = errors.TransientJudgeError(str(error), retry_after=1)
@@ -305,6 +305,7 @@ class Attempts:
                 self.slots.observe(
                     ticket,
                     outcome,
+                    n_replies=request.n,
                     seconds=time.monotonic() - began_at,
                     time_of_a_call=self.model.timeout or self.timeout or math.inf,
                 )

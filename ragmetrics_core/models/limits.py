@@ -383,6 +383,11 @@ class Slots:
     refusals, or where a server of this machine let later calls overtake it. A single
     refusal changes nothing: its request waits by itself, and all others go on.
 
+    A call takes one slot. On a server of this machine it takes one for each of its
+    replies: five choices wait there until five places are free, and never find them
+    while shorter calls go on coming. One that wants more slots than there are is sent
+    alone.
+
     Args:
         most: The most slots.
         first: Slots at first; None for the most.
@@ -403,8 +408,8 @@ class Slots:
         self._has_refused = False
         self._quickest_answer = math.inf  # seconds
         self._newest_answered = 0  # the ticket of the call
-        # One future for each call that waits for a slot, first come first served.
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # A future and the slots for each call that waits, first come first served.
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._n_refused_in_a_row = 0
         self._n_sent = 0
         # How many calls had been sent when the number of slots last fell.
@@ -415,16 +420,21 @@ class Slots:
         """Slots that there are now."""
         return self.most if self._width >= self.most else int(self._width)
 
-    async def acquire(self) -> int:
-        """Wait for a slot, and return the number of the call as its ticket."""
+    def of_call(self, n_replies: int) -> int:
+        """Slots that a call for some replies takes."""
+        return n_replies if self._is_narrow_at_first else 1
+
+    async def acquire(self, n_replies: int = 1) -> int:
+        """Wait for the slots of a call, and return its number as its ticket."""
         slot = asyncio.get_running_loop().create_future()
-        self._waiting.append(slot)
+        n_slots = self.of_call(n_replies)
+        self._waiting.append((slot, n_slots))
         self._hand_out()
         try:
             await slot
         except asyncio.CancelledError:
-            if not slot.cancelled():  # the slot had just been handed to this call
-                self.taken -= 1
+            if not slot.cancelled():  # the slots had just been handed to this call
+                self.taken -= n_slots
             self._hand_out()
             raise
         self._n_sent += 1
@@ -435,10 +445,11 @@ class Slots:
         ticket: int,
         outcome: ChatReply | JudgeError | None,
         *,
+        n_replies: int = 1,
         seconds: float = 0.0,
         time_of_a_call: float = math.inf,
     ) -> None:
-        """Learn how a call ended, and give its slot back.
+        """Learn how a call ended, and give its slots back.
 
         A quick answer took less than half of the time of a call, or than twice the
         quickest one: then it did not wait for others. Slow answers leave the number of
@@ -447,9 +458,11 @@ class Slots:
         Args:
             ticket: The number of the call.
             outcome: How it ended; None if it was given up.
+            n_replies: How many replies it was to bring.
             seconds: How long it took.
             time_of_a_call: The seconds that a call may take at first.
         """
+        n_slots = self.of_call(n_replies)
         # refused because there are too many calls
         is_told_to_wait = isinstance(outcome, RateLimited) or (
             isinstance(outcome, TransientJudgeError) and bool(outcome.retry_after)
@@ -467,14 +480,14 @@ class Slots:
             if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW:
                 self._has_refused = True
                 self._narrow_after(ticket, _SHARE_AFTER_REFUSALS)
-        elif isinstance(outcome, NoReplyInTime) and self.taken > 1:
+        elif isinstance(outcome, NoReplyInTime) and self.taken > n_slots:
             # A call that was alone did not wait for others. One that later calls overtook
-            # never found the places that it needs, as for several choices.
+            # never found the places that it needs.
             was_overtaken = ticket < self._newest_answered
             self._has_refused |= self._is_narrow_at_first and was_overtaken
             self._narrow_after(ticket, _SHARE_AFTER_LATE_CALL)
             self._quickest_answer = math.inf  # of shorter calls, perhaps
-        self.taken -= 1
+        self.taken -= n_slots
         self._hand_out()
 
     def _narrow_after(self, ticket: int, share: float) -> None:
@@ -486,11 +499,14 @@ class Slots:
 
     def _hand_out(self) -> None:
         """Hand free slots to the calls that wait, in order."""
-        while self._waiting and self.taken < self.width:
-            slot = self._waiting.popleft()
+        while self._waiting:
+            slot, n_slots = self._waiting[0]
             if not slot.done():  # the call was not cancelled meanwhile
-                self.taken += 1
+                if self.taken and self.taken + n_slots > self.width:
+                    return
+                self.taken += n_slots
                 slot.set_result(None)
+            self._waiting.popleft()
 
 
 # A call that waits looks so often, in seconds, whether the run ended.

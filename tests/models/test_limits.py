@@ -516,6 +516,32 @@ def test_slots_rise_slowly_after_a_late_call_that_later_ones_overtook():
     asyncio.run(run())
 
 
+def test_on_this_machine_a_call_takes_a_slot_for_each_of_its_replies():
+    """Five choices of llama.cpp wait until five places are free."""
+
+    async def run() -> None:
+        slots = Slots(32, first=4)
+        alone = await slots.acquire()
+        of_five = asyncio.ensure_future(slots.acquire(5))
+        behind = asyncio.ensure_future(slots.acquire())
+        await asyncio.sleep(0)
+        assert not of_five.done()  # one call is in flight, and there are four slots
+        assert not behind.done()  # no later call overtakes it
+        slots.observe(alone, ANSWERED)
+        ticket = await of_five
+        await asyncio.sleep(0)
+        assert (slots.taken, slots.width, behind.done()) == (5, 5, False)
+        slots.observe(ticket, LATE, n_replies=5)  # it was alone: nothing narrows
+        slots.observe(await behind, ANSWERED)
+        assert (slots.taken, slots.width) == (0, 6)
+
+        elsewhere = Slots(32)
+        await elsewhere.acquire(5)
+        assert elsewhere.taken == 1
+
+    asyncio.run(run())
+
+
 class Waits(selectors.DefaultSelector):
     """Moves a clock in place of waiting."""
 
