@@ -51,6 +51,11 @@ _NONE_NAMED = (
     "contexts_from= led to a place without any text, which is right only where nothing"
     " was found"
 )
+_LEFT_OVER = Doubt(
+    "which_turn",
+    "contexts_from= led to what an earlier turn found, and no prompt of this turn shows"
+    " it; let the run empty that place, or name another one",
+)
 # what stands for the texts that the model was shown
 _OF_ANSWER = "the documents that came with the answer stand for them"
 _OF_RUN = "the documents that the run gave beside the answer stand for them"
@@ -119,6 +124,8 @@ class EvidenceFinder:
                 sentence = f"{_NONE_NAMED}: {error}"
             self.identities = tuple(map(self._passage_named, self.contexts or ()))
             self._doubts = [Doubt("by_data_flow", sentence)] if sentence else []
+            if self.contexts and not self._passages.brought and self._is_left_over():
+                self._doubts = [_LEFT_OVER]
         elif any(showing.is_context for _, showing in self.showings.values()):
             self._show()
             self._doubt_further_calls()
@@ -150,6 +157,18 @@ class EvidenceFinder:
             if len(letters) >= SHORTEST and letters in whole:
                 around = around or identity
         return around
+
+    def _is_left_over(self) -> bool:
+        """Whether an earlier turn found all that the user named, and no prompt shows it now.
+
+        Example: a thread's state keeps the documents of the turn before.
+        """
+        prompts = messages_of(self._found_answer.chain)
+        return bool(prompts) and all(
+            letters_of(context.text) in self._passages.letters_of_earlier_turns
+            and not shows(prompts, context.text)
+            for context in self.contexts or ()
+        )
 
     def _lists_before_answer(self) -> Sequence[DocumentList]:
         """Return the lists of documents that were there before the answer, the latest first.

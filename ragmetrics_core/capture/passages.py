@@ -78,6 +78,7 @@ class Passages:
         made_of: The passage that a document was cut out of, perhaps with a label before
             it, or each that it may be cut out of: no call brought that document.
         of_earlier_turns: Those that only an earlier turn found, as a state keeps them.
+        letters_of_earlier_turns: The letters of what earlier turns found.
         brought: What each call brought.
         lists: All lists of documents, without those that a model wrote, the earliest
             first; also of the documents that a step made of a tool's text.
@@ -111,7 +112,7 @@ class Passages:
         self._shared_ids = _ids_of_several_texts(calls)
         self._of_unknown_origin: dict[Node, list[Document]] = {}
         # what the state of a graph keeps of earlier turns is given by nobody
-        self._letters_of_earlier_turns = {
+        self.letters_of_earlier_turns = {
             letters_of(item.text)
             for earlier in calls.tree.earlier_calls
             for item in earlier.items
@@ -394,7 +395,7 @@ class Passages:
             known = self._identity_by_letters.get(letters)
             if known is None:
                 self.by_identity[identity] = Passage(document, call, 1)
-                if letters in self._letters_of_earlier_turns:
+                if letters in self.letters_of_earlier_turns:
                     self.of_earlier_turns.add(identity)
                 elif identity not in self.made_of:
                     self._of_unknown_origin.setdefault(call, []).append(document)

@@ -722,6 +722,37 @@ def test_what_a_step_dropped_is_no_evidence_of_the_answer(
     assert result.results["context_adherence"].value < 0.5
 
 
+@pytest.mark.parametrize(
+    ("shown", "grade"), [(True, "exact"), (False, "inferred")], ids=["shown", "not"]
+)
+def test_a_state_that_the_user_names_may_hold_what_an_earlier_turn_found(
+    shown: bool, grade: str
+) -> None:
+    model = Speaker(lines=[ANSWER, "You are welcome to come by train."])
+
+    def search(state: Remembering) -> dict[str, Any]:
+        question = str(state["messages"][-1].text)
+        return {"documents": SHELF.invoke(question)} if question == "capital" else {}
+
+    def write(state: Remembering) -> dict[str, Any]:
+        is_read = shown or len(state["messages"]) == 1
+        told = joined(state["documents"]) if is_read else "Be brief."
+        return {"messages": [model.invoke([("system", told), *state["messages"]])]}
+
+    built = StateGraph(Remembering)
+    built.add_sequence([("search", search), ("write", write)])
+    built.add_edge(START, "search")
+    made = built.compile(checkpointer=InMemorySaver())
+    with capture(contexts_from="documents") as captured:
+        ask(made, "capital", "t")
+        ask(made, "How do I get there?", "t")
+    first, second = captured.samples
+    assert first.capture is not None
+    assert second.capture is not None
+    assert (first.capture.grade, second.capture.grade) == ("exact", grade)
+    assert ("which_turn" in second.capture.doubts) == (not shown)
+
+
 def test_a_persons_reply_in_a_tools_place_is_no_call_and_hedges_the_sample() -> None:
     if version("langchain").startswith("1.0."):
         pytest.skip("LangChain 1.0 does not record it")
