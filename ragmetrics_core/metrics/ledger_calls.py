@@ -53,23 +53,19 @@ def groups_of_texts(sample: Sample) -> Groups:
     an earlier turn. The contexts and the first page are the evidence, with the ranks 1
     to 4. The other page is earlier and has rank 5.
     """
-    rank_by_text: dict[str, int] = {}  # of equal texts the first
-    for rank, context in enumerate(sample.known_contexts, start=1):
-        if not context.blank:
-            rank_by_text.setdefault(context.text, rank)
-    ledger = sample.ledger
-    if ledger is None:
-        ranks = tuple(rank_by_text.values())
-        contexts = [sample.known_contexts[rank - 1] for rank in ranks]
-        return Groups(tuple(each.text_with_metadata for each in contexts), ranks)
+    ledger = sample.ledger or Ledger()
     returned = _texts_of_calls(ledger, written=False)
     written = _texts_of_calls(ledger, written=True)
     # A summary by a model may stand among the contexts. It is no evidence; the other
     # contexts keep their ranks, such as 1 and 3.
-    for text in written:
-        if text not in returned:
-            rank_by_text.pop(text, None)
+    no_evidence = set(written).difference(returned)
+    rank_by_text: dict[str, int] = {}  # of equal texts the first
+    for rank, context in enumerate(sample.known_contexts, start=1):
+        if not context.blank and context.text not in no_evidence:
+            rank_by_text.setdefault(context.text_with_metadata, rank)
     contexts = [sample.known_contexts[rank - 1] for rank in rank_by_text.values()]
+    if sample.ledger is None:
+        return Groups(tuple(rank_by_text), tuple(rank_by_text.values()))
     beside_contexts: dict[str, None] = {}
     of_earlier_turns: dict[str, None] = {}
     was_shown_by_text: dict[str, bool] = {}  # of earlier turns, where that is known
@@ -90,11 +86,12 @@ def groups_of_texts(sample: Sample) -> Groups:
                 of_earlier_turns[item.text] = None
             elif was_shown is not False:
                 beside_contexts[item.text] = None
-    evidence = (*(each.text_with_metadata for each in contexts), *beside_contexts)
+    evidence = (*rank_by_text, *beside_contexts)
+    texts = {context.text for context in contexts}
     earlier = tuple(
         text
         for text in of_earlier_turns
-        if text not in rank_by_text and text not in beside_contexts
+        if text not in texts and text not in beside_contexts
     )
     n_others = len(evidence) + len(earlier) - len(contexts)
     # behind 3 contexts come the numbers 4, 5, …
