@@ -204,7 +204,8 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     if calls.context_tools is not None:
         kinds -= {"tool", "written"}
     if kinds and calls.models and tree.root.kind != "model":
-        return True
+        # a chain that sums the talk up is asked nothing new
+        return not _doubts_of_repeated(calls, tree.question or "")
     is_asked = tree.question is not None or overrides.question is not None
     # by a text that is no mere verdict
     is_answered = any(

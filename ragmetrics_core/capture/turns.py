@@ -6,6 +6,7 @@
     a chain that searched and answered      a turn
     a search by itself                      waits for a model that shows what it found
     a model by itself                       one turn with the searches whose texts it shows
+    a chain that answers from earlier turns waits for the next run, whose helper it may be
     a graph that stops for a person         waits for the run that resumes it
     any run under ``capture(question=…)``   part of the one turn of the block
 
@@ -249,6 +250,8 @@ class _OpenTurn:
         reply: What its last model run said, by its letters, if that is no call of a
             tool.
         last_added: When its last run was added, by the monotonic clock.
+        rests_on_earlier: Whether its one run searched nothing, and may answer from what
+            earlier turns of its conversation found.
     """
 
     runs: list[Tree] = field(default_factory=list)
@@ -257,6 +260,7 @@ class _OpenTurn:
     reply: str = ""
     last_added: float = 0.0
     is_found_beside: bool = False
+    rests_on_earlier: bool = False
 
     def asked_for(self, tree: Tree) -> bool:
         """Return whether one of its model runs wrote what a run was asked, the first time."""
@@ -449,6 +453,19 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
             answering.append(run)
         has_searched = has_searched and not run.answers
     return len(answering) > 1
+
+
+def _ask_the_same(helper: Tree, run: Tree) -> bool:
+    """Whether a run without a search is asked the question of a run that searches.
+
+    It classifies the question, or suggests what to ask next. Where the later one knows
+    the question from its history, the user asked twice.
+    """
+    later = max(helper, run, key=lambda tree: tree.root.began)
+    said = {as_one_line(message.content) for message in later.history}
+    line = as_one_line(helper.question)
+    is_same = bool(line) and line == as_one_line(run.question)
+    return is_same and _has_searched(run) and line not in said
 
 
 def _asked_of(replies: Iterable[Reply], run: Tree) -> set[str]:
@@ -886,14 +903,53 @@ class Turns(Generic[Run]):
         joins the searches whose documents it was given. A model by itself joins the
         searches that its prompts show. Anything else is a turn, or no turn at all.
         """
-        previous, self._previous = self._previous, tree
+        # the turn whose model wrote what it was asked: of its own task, and the latest
+        latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
+        nearest_first = reversed([*latest, *self._turns_of(tree.task_or_thread)])
+        turn = next((each for each in nearest_first if each.asked_for(tree)), None)
+        samples = self._end_answers_from_earlier(tree, turn)
+        samples += self._join_or_open(tree, turn, self._previous)
+        self._previous = tree
+        return samples
+
+    def _end_answers_from_earlier(
+        self, tree: Tree, asking_turn: _OpenTurn | None
+    ) -> list[Sample]:
+        """Make the samples of runs without a search, now that the next run is known.
+
+        A helper of that run, which is asked what it wrote or the same question, has none.
+        """
+        said = {as_one_line(message.content) for message in tree.history}
+        of_task = self._turns_of(tree.task_or_thread)
+        ended: list[_OpenTurn] = []
+        for turn in [each for each in self._open_turns if not each.forms]:
+            run = turn.runs[-1]
+            is_earlier = turn in of_task or as_one_line(_last_reply(run).text) in said
+            conversation = run.conversation_id
+            is_earlier |= conversation is not None and (
+                conversation == tree.conversation_id
+            )
+            if turn is asking_turn:
+                turn.rests_on_earlier = False
+            elif is_earlier and _ask_the_same(run, tree):
+                self._open_turns.remove(turn)
+            elif is_earlier and turn.rests_on_earlier:
+                ended.append(turn)
+        return self._close(ended)
+
+    def _join_or_open(
+        self, tree: Tree, turn: _OpenTurn | None, previous: Tree | None
+    ) -> list[Sample]:
+        """Add a run to the turn that it belongs to, else begin one, or make its samples.
+
+        Args:
+            tree: The run.
+            turn: The turn whose model wrote what it was asked.
+            previous: The run before it.
+        """
         if tree.error or tree.root.error:
             return self._samples_of(tree)
-        # the turn whose model wrote what it was asked: of its own task, and the latest
         of_task = self._turns_of(tree.task_or_thread)
-        latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
-        nearest_first = reversed([*latest, *of_task])
-        turn = next((each for each in nearest_first if each.asked_for(tree)), None)
         is_asked_for = turn is not None
         if turn is not None and tree.only_searches and turn.ends_with_talk():
             # the last line of a talk was rewritten, and a new turn of it begins
@@ -926,6 +982,12 @@ class Turns(Generic[Run]):
         for open_turn in self._open_turns:
             if open_turn.runs[-1] is previous and _finds_all_of(tree, previous):
                 open_turn.is_found_beside = True
+        if self._may_rest_on_earlier(tree):
+            if previous is not None and _ask_the_same(tree, previous):
+                return []
+            turn = _OpenTurn(rests_on_earlier=True)
+            turn.add_model_run(tree)
+            return self._open(turn)
         samples = self._samples_of(tree)
         if samples or _has_searched(tree) or not _model_calls(tree):
             return samples
@@ -1046,8 +1108,17 @@ class Turns(Generic[Run]):
                 self._tell(self._hint)
         return samples
 
-    def _samples_of(self, tree: Tree) -> list[Sample]:
-        """Make the samples of one turn, and remember it for later turns."""
+    def _may_rest_on_earlier(self, tree: Tree) -> bool:
+        """Whether a chain searched nothing, and its conversation found something before."""
+        nodes = list(tree.root.walk())
+        is_chain = tree.root.kind not in ("agent", "model") and bool(_model_calls(tree))
+        is_without_search = not _has_searched(tree) and not any(
+            node.kind == "tool" for node in nodes
+        )
+        return is_chain and is_without_search and bool(self._placed(tree).earlier_calls)
+
+    def _placed(self, tree: Tree) -> Tree:
+        """Return a run with its history, as the next turn of its conversation."""
         history, is_of_prompt = tree.history, tree.is_history_of_prompt
         if not history:
             history = history_of_prompts(tree.root, tree.question, tree.instructions)
@@ -1063,7 +1134,11 @@ class Turns(Generic[Run]):
         if repeated is not None:
             history = repeated.history
             tree = replace(tree, history=history, is_history_of_prompt=False)
-        placed_tree = self.conversations.place_turn(tree)
+        return self.conversations.place_turn(tree)
+
+    def _samples_of(self, tree: Tree) -> list[Sample]:
+        """Make the samples of one turn, and remember it for later turns."""
+        placed_tree = self._placed(tree)
         if placed_tree.is_history_of_prompt:
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if not placed_tree.earlier_calls and _shows_earlier_results(placed_tree):
