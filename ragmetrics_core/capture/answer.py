@@ -80,7 +80,7 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         return [_with_writer(turn, answer) for answer in tree.answers]
     in_output = _calls_in_output(calls)
     if in_output:
-        call = _preferred(in_output, turn.question)
+        call = _preferred(in_output, calls, turn.question)
         found = _said_by(calls, call, ())
         is_only_one = len(in_output) == 1
         doubts = (
@@ -89,7 +89,7 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         return [replace(found, doubts=doubts)]
     if calls.likely_answers:
         likely = calls.likely_answers
-        call = _preferred(likely, turn.question)
+        call = _preferred(likely, calls, turn.question)
         # an empty object gives the user no answer
         has_kind = isinstance(tree.output, (Mapping, list, tuple, str))
         is_only_one = len(likely) == 1 and not (has_kind and not tree.output)
@@ -109,15 +109,22 @@ def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer
     return FoundAnswer(Answer(calls.replies[call].answer), call, doubts=doubts)
 
 
-def _preferred(among: Sequence[Node], question: str | None) -> Node:
-    """Return the last of some calls; those shown the question go first."""
+def _preferred(among: Sequence[Node], calls: Calls, question: str | None) -> Node:
+    """Return the last of some calls, or what put its reply into other words.
+
+    Those shown the question go first.
+    """
     line = as_one_line(question)
     shown_question = [
         call
         for call in among
         if line and any(line in as_one_line(m.text) for m in call.prompt)
     ]
-    return (shown_question or among)[-1]
+    preferred = (shown_question or among)[-1]
+    for call in among[among.index(preferred) + 1 :]:
+        if shows(messages_of([call]), calls.replies[preferred].text):
+            preferred = call
+    return preferred
 
 
 def _calls_in_output(calls: Calls) -> list[Node]:
@@ -290,13 +297,12 @@ def _doubts_of_stated(
 
 def _is_written_on(calls: Calls, writer: Node) -> bool:
     """Whether a later call read an answer, and the run returned its text as well."""
-    letters = letters_of(calls.replies[writer].text)
-    if len(letters) < SHORTEST:
-        return False
+    text = calls.replies[writer].text
+    letters = letters_of(text)
     for call in _calls_in_output(calls):
         later = letters_of(calls.replies[call].text)
         is_text = calls.answer_likeness[call] == FREE_TEXT and later != letters
-        has_read = any(letters in letters_of(m.text) for m in call.prompt)
+        has_read = shows(messages_of([call]), text)
         if call.began >= end_of(writer) and is_text and has_read:
             return 2 * len(later) >= len(letters)
     return False

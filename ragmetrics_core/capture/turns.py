@@ -115,7 +115,9 @@ def join_trees(
         return trees[0]
     roots = [tree.root for tree in trees]
     last_ends = [root.ended for root in roots if root.ended is not None]
-    answering_runs = [tree for tree in trees if tree.answers] or trees
+    answering_runs = [tree for tree in trees if tree.answers] or [*trees]
+    # plain code may have had an answer put into other words
+    answering_runs += [tree for tree in trees if _rewrites(tree, answering_runs[-1])]
     # what to ask next is no answer beside another one
     stating = [tree for tree in answering_runs if not _last_reply(tree).asks_questions]
     answering_run = (stating or answering_runs)[-1]
@@ -154,6 +156,17 @@ def join_trees(
         # paths such as contexts_from="docs" are looked up in the last run first
         lookup_inputs=_joined(tree.lookup_inputs for tree in reversed(trees)),
         lookup_outputs=_joined(tree.lookup_outputs for tree in reversed(trees)),
+    )
+
+
+def _rewrites(tree: Tree, answering_run: Tree) -> bool:
+    """Whether a model was shown what an earlier run answered, and replied with a text."""
+    answer = answering_run.answers[-1].text if answering_run.answers else None
+    reply = _last_reply(tree)
+    return (
+        bool(answer and _letters_said(reply))
+        and not (tree.answers or reply.is_verdict or reply.values)
+        and shows([m.text for call in _model_calls(tree) for m in call.prompt], answer)
     )
 
 
@@ -445,7 +458,8 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
         is_asked_later = any(_asked_of([reply], each) for each in runs[place + 1 :])
         if run.answers:
             answering = [each for each in answering if each.answers]
-        is_likely = has_searched or bool(run.answers)
+        is_rewritten = bool(answering) and _rewrites(run, answering[-1])
+        is_likely = has_searched or bool(run.answers) or is_rewritten
         # a text, and no bare number, verdict or call of a tool
         letters = _letters_said(reply)
         may_answer = bool(letters) and not (letters.isdigit() or reply.is_verdict)

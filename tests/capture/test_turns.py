@@ -571,7 +571,7 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     searched.root = Node("step", "agent", 1.0, 3.0, [SEARCHES.root, searched.root])
     goes_on.root = Node("step", "agent", 3.5, 5.0, [goes_on.root])
     (first,) = turns.add(searched)
-    (second,) = turns.add(goes_on)
+    (second,) = [*turns.add(goes_on), *turns.finish()]
     assert (second.question, second.answer) == ("By whom?", "By the mayor.")
     assert second.contexts is None
     assert second.ledger is not None
