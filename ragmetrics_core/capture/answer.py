@@ -80,7 +80,7 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         return [_with_writer(turn, answer) for answer in tree.answers]
     in_output = _calls_in_output(calls)
     if in_output:
-        call = _preferred(in_output, calls, turn.question)
+        call = _preferred(in_output, turn)
         found = _said_by(calls, call, ())
         is_only_one = len(in_output) == 1
         doubts = (
@@ -89,7 +89,7 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         return [replace(found, doubts=doubts)]
     if calls.likely_answers:
         likely = calls.likely_answers
-        call = _preferred(likely, calls, turn.question)
+        call = _preferred(likely, turn)
         # an empty object gives the user no answer
         has_kind = isinstance(tree.output, (Mapping, list, tuple, str))
         is_only_one = len(likely) == 1 and not (has_kind and not tree.output)
@@ -109,20 +109,22 @@ def _said_by(calls: Calls, call: Node, doubts: tuple[Doubt, ...]) -> FoundAnswer
     return FoundAnswer(Answer(calls.replies[call].answer), call, doubts=doubts)
 
 
-def _preferred(among: Sequence[Node], calls: Calls, question: str | None) -> Node:
-    """Return the last of some calls, or what put its reply into other words.
+def _preferred(among: Sequence[Node], turn: AskedTurn) -> Node:
+    """Return the last of some calls; those shown the question go first.
 
-    Those shown the question go first.
+    In a block around one question it is who was shown its reply, and may have put it in
+    other words.
     """
-    line = as_one_line(question)
+    line = as_one_line(turn.question)
     shown_question = [
         call
         for call in among
         if line and any(line in as_one_line(m.text) for m in call.prompt)
     ]
     preferred = (shown_question or among)[-1]
-    for call in among[among.index(preferred) + 1 :]:
-        if shows(messages_of([call]), calls.replies[preferred].text):
+    is_one_block = "question" in turn.named and turn.tree.root.name == FLOW
+    for call in among[among.index(preferred) + 1 :] if is_one_block else ():
+        if shows(messages_of([call]), turn.calls.replies[preferred].text):
             preferred = call
     return preferred
 

@@ -429,9 +429,11 @@ class EvidenceFinder:
         )
         if (documents or self._passages.by_identity) and not is_sure:
             self._doubts.append(Doubt("by_data_flow", what_stands))
-        unique = dict(identified)
-        self.contexts = _contexts_of(unique.values())
-        self.identities = tuple(unique)
+        unique: dict[str, tuple[DocumentKey, Document]] = {}
+        for identity, document in identified:  # documents of one text are one context
+            unique.setdefault(document.text, (identity, document))
+        self.contexts = _contexts_of([document for _, document in unique.values()])
+        self.identities = tuple(identity for identity, _ in unique.values())
         self.evidence_from = "flow"
 
     def _documents_of_framework(self) -> tuple[list[Document] | None, str]:

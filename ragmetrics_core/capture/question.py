@@ -146,6 +146,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         labelled = _labelled_question(question)
         if labelled is not None:  # the application wrote more around it
             question, doubts = labelled, _GUESSED
+        shown_instead = _shown_instead(calls, question)
+        if shown_instead:
+            question, doubts = shown_instead[-1], _GUESSED
     else:
         question, doubts = _question_without_input(calls)
     # a page was handed in and nobody asked, or the talk so far stands around the question
@@ -446,6 +449,25 @@ def _fields_shown(calls: Calls) -> list[str]:
     prompts = messages_of(calls.likely_answers)
     shown = [text for text in _fields_of_input(calls) if shows(prompts, text)]
     return sorted(shown, key="\n".join(prompts).rfind)
+
+
+def _shown_instead(calls: Calls, question: str) -> list[str]:
+    """List the questions of the input that a prompt shows in the place of the one found.
+
+    Example: of ``{"query": "lamp lit year", "original_question": "Who lit it?"}`` the
+    prompt shows the second. A model that wrote a query may have read the first.
+    """
+    if calls.query_writers:
+        return []
+    prompts = messages_of(calls.likely_answers)
+    instead: list[str] = []
+    for text in _fields_shown(calls):
+        # the query may be some words of it
+        others = [prompt.replace(text, "\n") for prompt in prompts]
+        is_question = text != question and text.endswith(ENDS_OF_QUESTION)
+        if is_question and not shows(others, question):
+            instead.append(text)
+    return instead
 
 
 def _holds_documents(calls: Calls, message: str) -> bool:

@@ -163,11 +163,10 @@ def _rewrites(tree: Tree, answering_run: Tree) -> bool:
     """Whether a model was shown what an earlier run answered, and replied with a text."""
     answer = answering_run.answers[-1].text if answering_run.answers else None
     reply = _last_reply(tree)
-    return (
-        bool(answer and _letters_said(reply))
-        and not (tree.answers or reply.is_verdict or reply.values)
-        and shows([m.text for call in _model_calls(tree) for m in call.prompt], answer)
-    )
+    is_text = bool(_letters_said(reply)) and not (reply.is_verdict or reply.values)
+    if not answer or not is_text or tree.answers:
+        return False
+    return shows([m.text for call in _model_calls(tree) for m in call.prompt], answer)
 
 
 def _asked_by_the_user(trees: Iterable[Tree]) -> list[Tree]:

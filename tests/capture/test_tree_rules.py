@@ -620,6 +620,25 @@ ROWS: dict[str, Row] = {
         f"answer_guessed {FLOW}",
         hedged="answer",
     ),
+    "a short answer that is put in other words in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), "In Porto."),
+            reads("Say it in German: In Porto.", "In der Stadt Porto."),
+            output={"answer": "In Porto.", "said_in_german": "In der Stadt Porto."},
+            answers=(Answer("In Porto."),),
+        ),
+        [PORTO],
+        "p",
+        "answer_guessed",
+        answer="In Porto.",
+    ),
+    "documents of one text, with and without an id": Row(
+        says(found(P, Document(PORTO))),
+        [PORTO],
+        "p -",
+        FLOW,
+    ),
     "a structured answer": Row(
         tree(
             found(P),

@@ -187,6 +187,27 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
 
 
 @pytest.mark.parametrize(
+    ("inputs", "question", "doubts"),
+    [
+        ({"query": WORDS, "original_question": QUESTION}, QUESTION, 1),
+        ({"question": WORDS, "user_question": QUESTION}, QUESTION, 1),
+        ({"query": WORDS, "language": "English"}, WORDS, 0),  # no question
+        ({"query": WORDS, "aside": "Who painted it?"}, WORDS, 0),  # not shown
+    ],
+)
+def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
+    inputs, question, doubts
+):
+    run = searches_and_answers(WORDS, ANSWER, 1.0)
+    (answering,) = (node for node in run.root.walk() if node.kind == "model")
+    answering.prompt = (Message("user", f"{PAGE}\nEnglish. Question: {QUESTION}"),)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
+    assert sample.question == question
+    assert list(sample.capture.doubts) == ["question_guessed"] * doubts
+
+
+@pytest.mark.parametrize(
     ("asked", "question"),
     [
         (f"Answer in English.\n\nQuestion: {QUESTION}", QUESTION),
@@ -580,6 +601,100 @@ def test_a_turn_may_rest_on_what_an_earlier_one_found(shown):
     doubts = [] if shown == PAGE else ["no_search"]
     assert list(second.capture.doubts) == doubts
     assert (second.ledger.calls == first.ledger.calls) == (shown == PAGE)
+
+
+PAINTED = "Who painted the Velm bridge?"
+TALK = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
+
+
+def helper(asked: str, reply: str, began: float, history=TALK, prompt=None) -> Tree:
+    """A chain of one model, which is given the talk so far."""
+    prompt = f"{ANSWER}\n{asked}" if prompt is None else prompt
+    chain = replace(model(prompt, reply, began), question=asked, history=history)
+    chain.root = Node("step", "chain", began, began + 1, [chain.root])
+    return chain
+
+
+def goes_on(query: str, answer: str, began: float) -> Tree:
+    """A chain that is given the talk so far, and searches."""
+    return replace(searches_and_answers(query, answer, began), history=TALK)
+
+
+@pytest.mark.parametrize(
+    ("runs", "questions"),
+    [
+        (  # a follow-up that a chain rewrites, and another one answers
+            [
+                helper("And who painted it?", PAINTED, 5.0),
+                goes_on(PAINTED, "The town did.", 7.0),
+            ],
+            ["And who painted it?"],
+        ),
+        (  # the kind of the question is found out first
+            [
+                helper(PAINTED, "question", 5.0),
+                goes_on(PAINTED, "The town did.", 7.0),
+            ],
+            [PAINTED],
+        ),
+        (  # and what to ask next is suggested
+            [
+                goes_on(PAINTED, "The town did.", 5.0),
+                helper(PAINTED, "In which colour?", 9.0),
+            ],
+            [PAINTED],
+        ),
+        (  # a summary of the talk
+            [helper(QUESTION, "They spoke of a bridge.", 5.0, TALK, "Sum up.")],
+            [],
+        ),
+        ([helper("By whom?", "By the mayor.", 5.0)], ["By whom?"]),
+        (  # a turn that needs no search stands between two that search
+            [
+                helper("By whom?", "By the mayor.", 5.0),
+                goes_on(PAINTED, "The town did.", 7.0),
+            ],
+            ["By whom?", PAINTED],
+        ),
+        (  # asked twice
+            [
+                goes_on("By whom?", "By the mayor.", 5.0),
+                helper(
+                    "By whom?",
+                    "By the mayor, as I said.",
+                    9.0,
+                    (*TALK, Turn(role="user", content="By whom?")),
+                ),
+            ],
+            ["By whom?", "By whom?"],
+        ),
+    ],
+)
+def test_a_chain_that_helps_another_run_of_its_conversation_is_no_turn(runs, questions):
+    samples = samples_made([searches_and_answers(QUESTION, ANSWER, 1.0), *runs])
+    assert [sample.question for sample in samples] == [QUESTION, *questions]
+    for sample in samples:
+        assert "question_guessed" not in sample.capture.doubts
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "doubts"),
+    [
+        ("Im Jahr 1874.", "Im Jahr 1874.", ["answer_guessed"]),
+        ("yes", ANSWER, []),  # a verdict on it
+        ('["bridge"]', ANSWER, []),
+        ("1. What did it cost?\n2. Who opened it?", ANSWER, []),
+    ],
+)
+def test_in_a_block_around_one_question_a_model_may_put_the_answer_into_other_words(
+    reply, answer, doubts
+):
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
+    rewriting = replace(model(f"Say it in German:\n{ANSWER}", reply, 5.0), answers=())
+    for run in (searches_and_answers(QUESTION, ANSWER, 1.0), rewriting):
+        turns.add(run)
+    (sample,) = turns.finish()
+    assert (sample.answer, list(sample.capture.doubts)) == (answer, doubts)
 
 
 def agent_that_searches(found: str, prompt: str) -> Tree:
