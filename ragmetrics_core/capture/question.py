@@ -71,6 +71,11 @@ _WHOLE_PROMPTS = (
         "the history holds prompts with their documents; keep the user's own words in it",
     ),
 )
+_RAN_AGAIN = Doubt(
+    "which_turn",
+    "the call that contexts_from= names found other documents before, and its last ones"
+    " count; name the place that holds all of them, or a function",
+)
 # what is in doubt where a function of the user raises
 _CODES_OF_PLACES = {
     "question": "question_guessed",
@@ -132,6 +137,13 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             is_there = isinstance(value, str) or answer_text(value) is not None
         if is_there:
             named[field] = value
+            found = {
+                tuple(document.text for document in call.documents)
+                for call in tree.root.walk()
+                if call.name == place and call.documents is not None
+            }
+            if field == "contexts" and len(found) > 1:
+                doubts_of_places.append(_RAN_AGAIN)
         elif place is not None:
             nothing = "returned None" if callable(place) else "leads to nothing"
             fault = fault or f"{field}_from={name_of(place)} {nothing}"
@@ -351,6 +363,15 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         given = _said_of_input(calls, question)
         if given is not None:
             return given, ()
+        # the one text of the input, whatever its name, which a prompt shows as it is
+        texts_of_input = {
+            text.strip()
+            for inputs in calls.tree.lookup_inputs
+            for text in find_instances(calls.tree.to_plain_value(inputs), str)
+            if " " in text.strip()
+        }
+        if shown and texts_of_input == {question.strip()}:
+            return question, ()
         made_from = _question_beside(calls, question)
         if made_from is not None:
             return made_from, _GUESSED
@@ -564,8 +585,12 @@ def _doubts_of_inputs(
         texts = value if isinstance(value, (list, tuple)) else [value]
         lines = "\n".join(text for text in texts if isinstance(text, str))
         is_question = as_one_line(lines) == asked
-        # two labels, such as "Benutzer:" and "Assistent:", take turns
-        labels = _LABEL.findall(lines)
+        # two labels, such as "Benutzer:" and "Assistent:", take turns before the question
+        before = lines.splitlines()
+        before = [
+            line for line in before if not asked or asked not in as_one_line(line)
+        ]
+        labels = _LABEL.findall("\n".join(before))
         first, second = set(labels[::2]), set(labels[1::2])
         is_talk = len(first) == len(second) == 1 and first != second
         is_talk = is_talk and (has_both_speakers(lines) or _is_shown(calls, lines))

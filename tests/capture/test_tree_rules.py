@@ -1234,6 +1234,20 @@ ROWS: dict[str, Row] = {
         [FARO],
         "f",
     ),
+    "named by a call that ran twice, and found something else": Row(
+        says(found(P), found(F), reads(asked(PORTO, FARO))),
+        [FARO],
+        "p f",
+        "which_turn",
+        where=Overrides(contexts_from="retriever"),
+        hedged="contexts",
+    ),
+    "named by a call that ran twice, and found the same": Row(
+        says(found(P), found(P), reads(asked(PORTO))),
+        [PORTO],
+        "p",
+        where=Overrides(contexts_from="retriever"),
+    ),
     "named where nothing is": Row(
         says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
         [],

@@ -208,6 +208,41 @@ def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
 
 
 @pytest.mark.parametrize(
+    ("inputs", "is_sure"),
+    [
+        ({"frage": QUESTION, "sprache": "Deutsch"}, True),
+        ({"payload": {"text": QUESTION}, "user": "u-1"}, True),
+        ({"payload": {"text": QUESTION}, "user": "Anna Berg"}, False),
+    ],
+)
+def test_the_one_text_of_an_input_that_is_searched_for_and_shown_is_the_question(
+    inputs, is_sure
+):
+    run = searches_and_answers(QUESTION, ANSWER, 1.0)
+    (answering,) = (node for node in run.root.walk() if node.kind == "model")
+    answering.prompt = (Message("user", f"{PAGE}\nQuestion: {QUESTION}\nBe short."),)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(replace(run, question=None, lookup_inputs=(inputs,)))
+    assert sample.question == QUESTION
+    assert (sample.capture.grade == "exact") == is_sure
+
+
+@pytest.mark.parametrize(
+    ("said", "is_talk"),
+    [
+        (f"Sources:\n{PAGE[:40]}…\n\nQuestion: {QUESTION}\nAnswer:", False),
+        (f"Benutzer: Who?\nAssistent: {ANSWER}\nBenutzer: {QUESTION}", True),
+    ],
+)
+def test_a_label_before_the_question_alone_takes_no_turns(said, is_talk):
+    answering = replace(model(said, ANSWER, 2.0), lookup_inputs=({"prompt": said},))
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    turns.add(search(QUESTION, 1.0))
+    (sample,) = [*turns.add(answering), *turns.finish()]
+    assert ("history_unread" in sample.capture.doubts) == is_talk
+
+
+@pytest.mark.parametrize(
     ("asked", "question"),
     [
         (f"Answer in English.\n\nQuestion: {QUESTION}", QUESTION),
