@@ -368,7 +368,7 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
             text.strip()
             for inputs in calls.tree.lookup_inputs
             for text in find_instances(calls.tree.to_plain_value(inputs), str)
-            if " " in text.strip()
+            if " " in text.strip() or text.strip().endswith(ENDS_OF_QUESTION)
         }
         if shown and texts_of_input == {question.strip()}:
             return question, ()

@@ -933,9 +933,11 @@ class Turns(Generic[Run]):
         A helper of that run, which is asked what it wrote or the same question, has none.
         """
         said = {as_one_line(message.content) for message in tree.history}
-        of_task = self._turns_of(tree.task_or_thread)
+        of_task = {*self._turns_of(tree.task_or_thread)}
         ended: list[_OpenTurn] = []
         for turn in [each for each in self._open_turns if not each.forms]:
+            if not (turn.rests_on_earlier or turn in of_task):
+                continue
             run = turn.runs[-1]
             is_earlier = turn in of_task or as_one_line(_last_reply(run).text) in said
             conversation = run.conversation_id

@@ -101,8 +101,8 @@ def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query
     assert sample.question == QUESTION
     assert sample.history == ()
     assert sample.capture is not None
-    assert sample.capture.grade == "inferred"
-    assert "question_guessed" in sample.capture.doubts
+    # of one text the question is sure
+    assert ("question_guessed" in sample.capture.doubts) == bool(before)
 
 
 @component
