@@ -23,6 +23,7 @@ from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.evaluation import FaithfulnessEvaluator
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.indices.query.query_transform.base import (
+    HyDEQueryTransform,
     StepDecomposeQueryTransform,
 )
 from llama_index.core.llms import ChatMessage, LLMMetadata
@@ -42,6 +43,7 @@ from llama_index.core.query_engine import (
     RetryQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
+    TransformQueryEngine,
 )
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import ResponseMode
@@ -222,9 +224,7 @@ MODES: dict[str, dict[str, Any]] = {
     # it shows its model no nodes
     "generation": {"hedged": ("contexts",), "doubts": ("by_data_flow",)},
     "no_text": {"answer": None, "doubts": ("no_answer",)},
-    "context_only": {
-        "answer": "\n\n".join(text for _, _, text in ALL),
-    },
+    "context_only": {"answer": None, "doubts": ("no_answer",)},
     "accumulate": {
         "answer": "\n---------------------\n".join(
             f"Response {n}: {ANSWER}" for n in (1, 2, 3)
@@ -238,11 +238,67 @@ for mode in ResponseMode:
     )
 
 
-@row("an engine that only searches, and a model by itself", Expected())
+def only_searching(kit: Kit, mode: str, *, in_workflow: bool = False) -> None:
+    """An engine that asks no model, and a model that is shown what it found."""
+    engine = kit.engine(mode=mode)
+
+    def ask(question: str) -> str:
+        response = engine.query(question)
+        shown = str(response) if mode == "context_only" else _shown(response)
+        return str(kit.llm().complete(f"{shown}\n\nQuestion: {question}"))
+
+    class Asking(Workflow):
+        @step
+        async def ask(self, event: StartEvent) -> StopEvent:
+            return StopEvent(result=ask(event.query))
+
+    async def run() -> None:
+        await Asking(timeout=20).run(query=QUESTION)
+
+    if in_workflow:
+        asyncio.run(run())
+    else:
+        ask(QUESTION)
+
+
+def _shown(response: Any) -> str:
+    found = response.source_nodes
+    return "\n\n".join(each.get_content(MetadataMode.LLM) for each in found)
+
+
+for mode in ("no_text", "context_only"):
+    row(f"{mode}: an engine that only searches, and a model by itself", Expected())(
+        partial(only_searching, mode=mode)
+    )
+    row(f"{mode}: an engine that only searches, in a workflow", Expected())(
+        partial(only_searching, mode=mode, in_workflow=True)
+    )
+
+
+@row("an engine that rewrites the question and only searches", Expected())
 def _(kit: Kit) -> None:
-    found = kit.engine(mode="no_text").query(QUESTION).source_nodes
-    texts = "\n\n".join(each.get_content(MetadataMode.LLM) for each in found)
-    kit.llm().complete(f"{texts}\n\nQuestion: {QUESTION}")
+    rewriting = HyDEQueryTransform(kit.llm(script={"": "Perhaps it is Lyon."}))
+    engine = TransformQueryEngine(kit.engine(mode="context_only"), rewriting)
+    shown = engine.query(QUESTION)
+    kit.llm().complete(f"{shown}\n\nQuestion: {QUESTION}")
+
+
+NEXT_QUESTION = "And for what is it renowned?"
+
+
+@row(
+    "an engine that only searches, and a chat of two turns",
+    Expected(),
+    Expected(question=NEXT_QUESTION, history=(QUESTION, ANSWER)),
+)
+def _(kit: Kit) -> None:
+    talk: list[ChatMessage] = []
+    for question in (QUESTION, NEXT_QUESTION):
+        shown = kit.engine(mode="context_only").query(question)
+        system = ChatMessage(role="system", content=f"Use this context:\n{shown}")
+        asked = ChatMessage(role="user", content=question)
+        reply = kit.llm().chat([system, *talk, asked])
+        talk += [asked, reply.message]
 
 
 @row("query", Expected())

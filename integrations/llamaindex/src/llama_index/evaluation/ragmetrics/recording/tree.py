@@ -101,11 +101,8 @@ def trees_of(run: Run) -> list[Tree]:
         tree.output = {"answer": text}
     elif models and text in [each.get("result") for each in run.lookup_outputs]:
         tree.output = text  # a workflow returned it, and nothing beside it
-    # response_mode="no_text" makes an engine a search by itself
-    is_search = tree.kind == "query" and not (models or text.strip())
-    tree.gives_only_documents = not has_failed and (
-        is_search or tree.kind in ("retrieve", "post")
-    )
+    is_search = tree.root.kind in ("retriever", "reranker")
+    tree.gives_only_documents = is_search and not has_failed
     # where the core looks up what the user names
     tree.native_run = run.native_run or run
     tree.to_plain_value = copies.plain
@@ -181,6 +178,8 @@ def _settle(run: Run) -> None:
     for call in calls:
         call.prompt = _messages_in(call.prompt, run)
         _add_search_of_engine(call, run.root.input_documents)
+        if run.kind != "chat":  # what a chat returns, it says
+            _make_search(call)
         for name in _LISTS_OF_DOCUMENTS:
             documents = getattr(call, name) or ()
             blank = [each for each in documents if not each.text.strip()]
@@ -215,6 +214,27 @@ def _join_models(call: Node) -> None:
         if call.reply is None and call.error is None:  # no event told a stream's reply
             call.reply, call.ended = inner.reply, inner.ended
     call.children = inner_calls
+
+
+def _make_search(engine: Node) -> None:
+    """Make a search of an engine that returned all passages as they are, or no text.
+
+    Example: with ``response_mode="context_only"`` an engine asks no model and writes
+    nothing of its own, as with "no_text". Its models, such as a router's, answer nobody.
+    """
+    if engine.kind != "agent" or engine.query is None or engine.error is not None:
+        return
+    calls = list(engine.walk())
+    synthesizers = [call for call in calls[1:] if call.kind == "step" and call.query]
+    writer = [engine, *synthesizers][-1]
+    # the model of a stream is called when it is read, and stands beside the synthesizer
+    if any(call.kind == "model" and call.began >= writer.began for call in calls):
+        return
+    passages = " ".join(document.text for document in writer.input_documents)
+    has_found = any(call.documents for call in calls)
+    if has_found and (engine.text or "").split() in ([], passages.split()):
+        engine.kind = "reranker"  # it took and gave documents
+        engine.text = writer.text = None
 
 
 def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
