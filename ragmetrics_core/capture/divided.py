@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.capture.structures import long_lines, parse_json
+from ragmetrics_core.capture.structures import as_json, long_lines, parse_json
 from ragmetrics_core.capture.tree import Document
 
 _TEXT_FIELDS = (
@@ -66,7 +66,7 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
         no list. None where a text holds several parts, which may be passages, or a
         structure gives none.
     """
-    in_text = parse_json(text)
+    in_text = parse_json(as_json(text))
     for value in (result, in_text):
         passages = None if isinstance(value, str) else _passages(value, _DEPTH)
         if passages is not None:

@@ -40,6 +40,7 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import turn_of
 from ragmetrics_core.capture.shown import KnownTexts, shows
 from ragmetrics_core.capture.structures import (
+    as_json,
     as_one_line,
     compact,
     find_instances,
@@ -595,6 +596,7 @@ def presents_documents(
         query: What the tool was asked, which it may repeat.
         lists: Lists of documents, as searches returned them.
     """
+    text = as_json(text)
     letters = letters_of(text)
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]

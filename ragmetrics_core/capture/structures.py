@@ -4,6 +4,7 @@ A **structure** is a text's JSON, or what a tool or model was given or returned 
 mappings and sequences: ``{"answer": "At ten.", "sources": [1]}``.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ ANSWER_KEYS = (*ANSWER_NAMES, "result", "output_text", "output", "text", "conten
 # those of a structure that can hold nothing but its answer
 _ANSWER_ALONE_KEYS = ("answer", "response")
 ENDS_OF_QUESTION = ("?", "\uff1f", "\u061f")
+# the beginning of what ``repr`` writes of a list or a mapping, and its escapes
+_LITERAL = re.compile(r"""[\[({]+['"]""")
+_ESCAPE = re.compile(r"""\\[\\'"nrtxuU]""")
 # a label, a number or a mark of a list
 _BEFORE_TEXT = re.compile(
     r"^[\s*#>-]*(?:\d+[.)]|[^\W\d][^\n:\uff1a]{0,23}[:\uff1a])?[\s*]*"
@@ -78,6 +82,23 @@ def parse_json(text: str) -> object:
         with suppress(ValueError):
             return json.loads(stripped)
     return None
+
+
+def as_json(text: str) -> str:
+    """Return what ``str`` made of lists and mappings as JSON; other texts as they are.
+
+    Examples:
+        >>> as_json("[{'text': 'It fell.', 'score': 0.5}]")
+        '[{"text": "It fell.", "score": 0.5}]'
+    """
+    stripped = text.strip()
+    # what an escape that ``repr`` never writes makes the parser print is left unread
+    is_literal = _LITERAL.match(stripped) and "\\" not in _ESCAPE.sub("", stripped)
+    unreadable = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
+    if is_literal and parse_json(text) is None:
+        with suppress(*unreadable):
+            return compact(ast.literal_eval(stripped))
+    return text
 
 
 def long_lines(text: str, n_letters: int = _LONGEST_HEADING) -> list[str]:

@@ -1360,6 +1360,11 @@ TEXTS_OF_TOOLS = {
     json.dumps({"title": "Porto", "text": PORTO}): False,
     json.dumps([{"text": PORTO}, {"text": PORTO, "url": "p"}]): False,
     json.dumps([{"text": PORTO}, {"text": FARO}]): True,
+    # as ``str`` writes what a tool returned
+    str([{"text": PORTO, "source": "porto", "score": 0.37796447300922725}]): False,
+    str([{"text": f"It's \n{PORTO}", "url": None}]): False,
+    str([{"text": PORTO}, {"text": FARO}]): True,
+    f"['{PORTO} \\d']": False,  # what no ``repr`` writes makes no warning
 }
 
 

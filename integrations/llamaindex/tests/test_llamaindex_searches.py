@@ -1,4 +1,4 @@
-"""A search that finds nothing is a search.
+"""A search that finds nothing is a search, and what a tool returns of one is told once.
 
 An engine behind a tool shows its documents to its own model only.
 """
@@ -24,7 +24,7 @@ from llama_index.core.query_engine import (
     NLSQLTableQueryEngine,
     RetrieverQueryEngine,
 )
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
@@ -139,6 +139,48 @@ def test_a_search_that_found_nothing_is_a_search(
     assert (call.kind, call.items) == ("retrieval", ())
     # the framework's tool asks "input is opening year"
     assert (call.query or "").strip().endswith("opening year")
+
+
+def as_nodes(found: list[NodeWithScore]) -> list[Any]:
+    return found
+
+
+def as_bare_nodes(found: list[NodeWithScore]) -> list[Any]:
+    return [one.node for one in found]
+
+
+def as_mappings(found: list[NodeWithScore]) -> list[Any]:
+    return [
+        {"text": one.get_content(), "source": one.node_id, "score": one.score}
+        for one in found
+    ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"context_tools": {"search"}}])
+@pytest.mark.parametrize("returned", [as_nodes, as_bare_nodes, as_mappings])
+def test_what_a_tool_returned_of_its_search_is_told_once(
+    kit: ModuleType,
+    returned: Callable[[list[NodeWithScore]], list[Any]],
+    settings: dict[str, set[str]],
+) -> None:
+    """Also where the framework writes it as ``str`` does."""
+    page = kit.node("bridge", BRIDGE, 0.37796447300922725, metadata={"page": 3})
+    book = RelatedNodeInfo(node_id="book", hash="bd43ca38202d8612345f4898352b58704e")
+    page.node.relationships[NodeRelationship.SOURCE] = book
+
+    async def search(input: str) -> list[Any]:  # noqa: A002  # the framework's name
+        return returned(await kit.FixedRetriever([page]).aretrieve(input))
+
+    tool = FunctionTool.from_defaults(
+        async_fn=search, name="search", description="Searches."
+    )
+    sample = asked(kit, tool, "opening year", answer="In 1874.", **settings)
+    assert sample.capture is not None
+    assert dict(sample.capture.doubts) == {}
+    assert len(sample.known_contexts) == 1
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.shown) == ("retrieval", (0,))
 
 
 def nodes_of_a_tool(kit: ModuleType, query: str) -> list[NodeWithScore]:

@@ -281,7 +281,9 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         # a structured answer, which the framework has its model hand in as a call
         node.is_control = node.is_control or type(returned).__name__ == node.name
         node.documents = documents_of(returned) or None
-        if node.documents is None:
+        if node.documents is not None and node.text == str(returned):
+            node.text = None  # the framework's own writing of the documents
+        elif node.documents is None:
             # an MCP server replies with a list of blocks
             node.result = plain_data(getattr(returned, "content", returned))
     elif kind == "model":
