@@ -35,6 +35,7 @@ _PLACES = ("question_from", "contexts_from", "answer_from")  # that the user nam
 QUESTION_KEYS = (
     "question",
     "query",
+    "query_str",
     "input",
     "user_input",
     "user_question",

@@ -192,6 +192,22 @@ def test_the_field_beside_a_talk_is_the_question(
     Expected(history=EARLIER).check(sample)
 
 
+@pytest.mark.parametrize("key", ["query", "query_str", "question", "user_input"])
+def test_a_field_of_a_usual_name_beside_another_text_is_the_question(
+    kit: ModuleType, *, key: str
+) -> None:
+    """As the notebook of the corrective workflow starts it, with a key of a web search."""
+    fields = {"web_search_key": "key-1234", key: QUESTION}
+
+    async def run() -> None:
+        await talking(kit, **fields).run(**fields)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    Expected().check(sample)
+
+
 # Nodes that a step makes of replies
 
 
