@@ -331,7 +331,8 @@ class Answer:
         replies: The replies that it was built from, where the framework names them.
         writing_call: The call that wrote it, where the framework tells; None leaves it
             to the rules.
-        is_extracted: Whether it was cut out of a document, so that no model wrote it.
+        is_extracted: Whether it was cut out of a document, or says by itself that there
+            is none, so that no model wrote it.
         documents: The documents that it carries: its data flow. None if it carries
             none.
         question: The question that it carries.

@@ -301,6 +301,31 @@ def _(kit: Kit) -> None:
         talk += [asked, reply.message]
 
 
+CUT_OFF = SimilarityPostprocessor(similarity_cutoff=0.95)
+NO_NODES = {"contexts": (), "answer": "Empty Response"}
+
+
+@row("a cut-off that leaves no node: no model is asked", Expected(**NO_NODES))
+def _(kit: Kit) -> None:
+    kit.engine(post=[CUT_OFF]).query(QUESTION)
+
+
+@row("a cut-off that leaves no node of a chat", Expected(**NO_NODES))
+def _(kit: Kit) -> None:
+    ContextChatEngine.from_defaults(
+        kit.retriever(), llm=kit.llm(), node_postprocessors=[CUT_OFF]
+    ).chat(QUESTION)
+
+
+@row(
+    "a cut-off that leaves no node of an engine that only searches",
+    Expected(contexts=(), answer=None, doubts=("no_answer",)),
+)
+def _(kit: Kit) -> None:
+    shown = kit.engine(mode="context_only", post=[CUT_OFF]).query(QUESTION)
+    kit.llm().complete(f"{shown}\n\nQuestion: {QUESTION}")
+
+
 @row("query", Expected())
 def _(kit: Kit) -> None:
     kit.engine().query(QUESTION)

@@ -27,6 +27,8 @@ _LISTS_OF_DOCUMENTS = (
     "documents_passed_on",
     "documents",
 )
+# which say "Empty Response" where they were handed no node, as any other
+_SILENT_SYNTHESIZERS = ("ContextOnly", "NoText")
 
 
 def as_run(response: object) -> Run:
@@ -96,7 +98,13 @@ def trees_of(run: Run) -> list[Tree]:
     text = tree.root.text or ""
     answers = text.strip() and tree.kind not in ("model", "program")
     if answers and not has_failed:
-        tree.answers = (Answer(text, documents=tree.flow_documents),)
+        # handed no node, a synthesizer asks no model, and says "Empty Response"
+        is_fixed = not models and any(
+            call.text == text and not call.input_documents
+            for call in _synthesizers(tree.root)[-1:]
+        )
+        given = Answer(text, documents=tree.flow_documents, is_extracted=is_fixed)
+        tree.answers = (given,)
     if tree.kind in ("query", "chat"):  # what an engine returns is its answer
         tree.output = {"answer": text}
     elif models and text in [each.get("result") for each in run.lookup_outputs]:
@@ -216,6 +224,11 @@ def _join_models(call: Node) -> None:
     call.children = inner_calls
 
 
+def _synthesizers(engine: Node) -> list[Node]:
+    """List the calls of synthesizers inside an engine; its own is the last."""
+    return [call for call in engine.walk() if call.kind == "step" and call.query]
+
+
 def _make_search(engine: Node) -> None:
     """Make a search of an engine that returned all passages as they are, or no text.
 
@@ -225,14 +238,14 @@ def _make_search(engine: Node) -> None:
     if engine.kind != "agent" or engine.query is None or engine.error is not None:
         return
     calls = list(engine.walk())
-    synthesizers = [call for call in calls[1:] if call.kind == "step" and call.query]
-    writer = [engine, *synthesizers][-1]
+    writer = [engine, *_synthesizers(engine)][-1]
     # the model of a stream is called when it is read, and stands beside the synthesizer
     if any(call.kind == "model" and call.began >= writer.began for call in calls):
         return
     passages = " ".join(document.text for document in writer.input_documents)
-    has_found = any(call.documents for call in calls)
-    if has_found and (engine.text or "").split() in ([], passages.split()):
+    has_searched = any(call.documents is not None for call in calls)
+    wrote_nothing = (engine.text or "").split() in ([], passages.split())
+    if has_searched and (wrote_nothing or writer.name in _SILENT_SYNTHESIZERS):
         engine.kind = "reranker"  # it took and gave documents
         engine.text = writer.text = None
 
