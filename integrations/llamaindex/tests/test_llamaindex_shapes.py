@@ -283,6 +283,24 @@ def _(kit: Kit) -> None:
     kit.llm().complete(f"{shown}\n\nQuestion: {QUESTION}")
 
 
+class Unrecorded(CustomQueryEngine):
+    """Answers by a client that nothing records, from what another engine found."""
+
+    inner: Any
+
+    def custom_query(self, query_str: str) -> str:
+        assert str(self.inner.query(query_str))
+        return "It is Paris."
+
+
+UNRECORDED = Expected(answer="It is Paris.", doubts=("by_data_flow",))
+
+
+@row("an engine that only searches, inside one that answers", UNRECORDED)
+def _(kit: Kit) -> None:
+    Unrecorded(inner=kit.engine(mode="context_only")).query(QUESTION)
+
+
 NEXT_QUESTION = "And for what is it renowned?"
 
 

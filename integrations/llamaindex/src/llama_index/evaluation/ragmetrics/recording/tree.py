@@ -186,8 +186,6 @@ def _settle(run: Run) -> None:
     for call in calls:
         call.prompt = _messages_in(call.prompt, run)
         _add_search_of_engine(call, run.root.input_documents)
-        if run.kind != "chat":  # what a chat returns, it says
-            _make_search(call)
         for name in _LISTS_OF_DOCUMENTS:
             documents = getattr(call, name) or ()
             blank = [each for each in documents if not each.text.strip()]
@@ -196,6 +194,12 @@ def _settle(run: Run) -> None:
                 with_text = tuple(each for each in documents if each.text.strip())
                 setattr(call, name, with_text)
     run.documents_without_text += tuple(blank_documents.values())
+    # what a chat returns, it says
+    searches = [call for call in calls if run.kind != "chat" and _only_searches(call)]
+    for call in searches:
+        call.kind = "reranker"  # it took and gave documents
+        for writer in (call, *_synthesizers(call)[-1:]):
+            writer.text = None
 
 
 def _join_models(call: Node) -> None:
@@ -229,25 +233,24 @@ def _synthesizers(engine: Node) -> list[Node]:
     return [call for call in engine.walk() if call.kind == "step" and call.query]
 
 
-def _make_search(engine: Node) -> None:
-    """Make a search of an engine that returned all passages as they are, or no text.
+def _only_searches(engine: Node) -> bool:
+    """Whether an engine returned all its passages as they are, or no text.
 
     Example: with ``response_mode="context_only"`` an engine asks no model and writes
     nothing of its own, as with "no_text". Its models, such as a router's, answer nobody.
     """
     if engine.kind != "agent" or engine.query is None or engine.error is not None:
-        return
+        return False
     calls = list(engine.walk())
     writer = [engine, *_synthesizers(engine)][-1]
     # the model of a stream is called when it is read, and stands beside the synthesizer
     if any(call.kind == "model" and call.began >= writer.began for call in calls):
-        return
+        return False
     passages = " ".join(document.text for document in writer.input_documents)
-    has_searched = any(call.documents is not None for call in calls)
     wrote_nothing = (engine.text or "").split() in ([], passages.split())
-    if has_searched and (wrote_nothing or writer.name in _SILENT_SYNTHESIZERS):
-        engine.kind = "reranker"  # it took and gave documents
-        engine.text = writer.text = None
+    is_silent = writer.name in _SILENT_SYNTHESIZERS and writer.text == engine.text
+    has_searched = any(call.documents is not None for call in calls)
+    return has_searched and (wrote_nothing or is_silent)
 
 
 def _messages_in(prompt: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
