@@ -224,7 +224,7 @@ def _stands_alone(letter: str) -> bool:
 _LINE_BREAK = r"(?:\n|\\+[nrt]|\t)"
 _BEFORE_ENTRY = re.compile(
     rf"(?:\A|{_LINE_BREAK}|[\"'“”„«»‘’`|:\[({{<>•*#=–—-])\s*"
-    r"(?:\(?\d{1,3}[.)]\s*)?[$€£¥]?\Z"
+    r"(?:[\[(]?\d{1,3}[.)\]]\s*)?[$€£¥]?\Z"
 )
 _AFTER_ENTRY = re.compile(
     rf"\s*[%€$£¥]?[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])"

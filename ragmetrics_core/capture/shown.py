@@ -12,6 +12,7 @@ and a message says "Use this: - The bridge opened in 1874. When did it open?". T
 candidate is shown whole, the second is not shown.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -34,6 +35,7 @@ _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 _SHORTEST_PART = 24  # letters of a part
 _ENOUGH_LETTERS = 100  # make a part sure, whatever its share
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
+_SENTENCE_END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 
 
 @dataclass(frozen=True)
@@ -105,21 +107,28 @@ class _Message:
     owners: list[tuple[int, int, int]] = field(default_factory=list)
     seeds: dict[str, list[int]] | None = None
 
-    def places_of(self, letters: str) -> list[tuple[int, int]]:
-        """List where letters stand as whole words."""
+    def places_of(
+        self, letters: str, first: int = 0, last: int | None = None
+    ) -> list[tuple[int, int]]:
+        """List where letters stand as whole words, perhaps between two places."""
         places = []
-        start = self.form.letters.find(letters)
+        start = self.form.letters.find(letters, first, last)
         while start >= 0:
             end = start + len(letters)
             are_words = self.form.is_edge(start) and self.form.is_edge(end)
             if are_words:
                 places.append((start, end))
-            start = self.form.letters.find(letters, end if are_words else start + 1)
+            begin = end if are_words else start + 1
+            start = self.form.letters.find(letters, begin, last)
         return places
 
     def is_free(self, start: int, end: int) -> bool:
         """Whether nobody took any of these letters."""
         return self.taken.find(1, start, end) < 0
+
+    def is_entry(self, start: int, end: int) -> bool:
+        """Whether a place is a line, an entry, a cell, in quotes or behind a label."""
+        return is_entry(self.form.source, *self.form.place_in_source(start, end))
 
     def take(self, start: int, end: int, owner: int) -> None:
         """Give a place to a candidate."""
@@ -203,7 +212,7 @@ def shows(message_texts: Iterable[str], text: str) -> bool:
         for start, end in message.places_of(letters) if letters else ():
             if len(letters) >= SHORTEST:
                 return True
-            if is_entry(message.form.source, *message.form.place_in_source(start, end)):
+            if message.is_entry(start, end):
                 return True
     return False
 
@@ -381,10 +390,8 @@ class _Search:
                     known_place = known_place or (message.number, source_start)
                 elif message.is_free(start, end):
                     message.take(start, end, number)
-                    source_start, source_end = message.form.place_in_source(start, end)
-                    is_one_entry = is_one_entry or is_entry(
-                        message.form.source, source_start, source_end
-                    )
+                    source_start, _ = message.form.place_in_source(start, end)
+                    is_one_entry = is_one_entry or message.is_entry(start, end)
                     last_place = (message.number, source_start)
                     first_place = first_place or last_place
                 elif owner is None:
@@ -431,6 +438,7 @@ class _Search:
                 places.append((message, there, there + end - start))
         if not places:
             return self._beginning(form), []
+        rest = self._rest(form, united, places)
         place = min(
             (message.number, message.form.place_in_source(there, there + 1)[0])
             for message, there, _ in places
@@ -444,10 +452,10 @@ class _Search:
             is_ended = united[0][1] == len(form.letters) or is_cut_behind(source, last)
             is_cut = is_cut and is_begun and is_ended
         n_letters = len(form.letters)
-        if united == [(0, n_letters)]:
-            return Showing("whole", form.source, place), places
         shown = "\n".join(form.text_between(*part) for part in united)
-        is_one_part = len(united) == 1 and is_cut
+        if united == [(0, n_letters)] or rest == "whole":
+            return Showing("whole", form.source, place), places
+        is_one_part = len(united) == 1 and is_cut and rest == "not"
         if is_one_part and self._is_sure_part(number, form, united[0]):
             return Showing("part", shown, place), places
         n_letters_shown = sum(end - start for start, end in united)
@@ -455,6 +463,44 @@ class _Search:
         if is_at_edge or n_letters_shown >= min(_ENOUGH_LETTERS, n_letters / 2):
             return Showing("unknown", shown, place, "in_part"), places
         return Showing("unknown", doubt="in_part"), places
+
+    def _rest(
+        self,
+        form: Form,
+        parts: Sequence[tuple[int, int]],
+        places: list[tuple[_Message, int, int]],
+    ) -> Extent:
+        """Return what a message shows of the rest of a text behind its one part, or before it.
+
+        Signs or a note may stand between, as where sentences are numbered. A rest that is
+        too short for a part is a text of its own; its place is added. Of several
+        sentences the one next to the part is looked for.
+        """
+        (start, end), n_letters = parts[0], len(form.letters)
+        if len(parts) > 1 or (start == 0) == (end == n_letters):
+            return "not"
+        is_behind = start == 0
+        rest_place = (end, n_letters) if is_behind else (0, start)
+        rest = form.letters[slice(*rest_place)]
+        pieces = map(letters_of, _SENTENCE_END.split(form.text_between(*rest_place)))
+        sentences = [piece for piece in pieces if piece]
+        message = places[0][0]
+        here = [place for place in places if place[0] is message]
+        first, last = min(place[1] for place in here), max(place[2] for place in here)
+        near = (max(0, first - _ENOUGH_LETTERS), first)
+        if is_behind:
+            near = (last, last + _ENOUGH_LETTERS)
+        for letters in (rest, sentences[0 if is_behind else -1]):
+            if len(letters) >= _SHORTEST_PART:  # it would be a part
+                continue
+            for place in message.places_of(letters, *near):
+                if message.is_free(*place):
+                    is_text = len(letters) >= SHORTEST or message.is_entry(*place)
+                    if letters == rest and is_text:
+                        places.append((message, *place))
+                        return "whole"
+                    return "unknown"
+        return "not"
 
     def _is_sure_part(self, number: int, form: Form, part: tuple[int, int]) -> bool:
         """Whether a part begins or ends a text, is long enough, and no other text's."""

@@ -190,8 +190,38 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
         "",
     ),
     "a short line": (["Porto"], "Cities:\n- Porto\n- Faro", ["Porto"], ""),
+    "short lines with numbers": (
+        ["Porto", "Faro"],
+        "Cities:\n[1] Porto\n[2] Faro",
+        ["Porto", "Faro"],
+        "",
+    ),
     "a short word": (["Porto"], "I like Porto much", ["Porto"], "short_text"),
     "signs alone": (["++", MILL], f"a ++ b\n{MILL}", [MILL], "short_text"),
+    "numbered sentences, of which the last is short": (
+        [f"{CUT} It burned down."],
+        f"[1] {BRIDGE}\n[2] {MILL}\n[3] {FERRY}\n[4] It burned down.",
+        [f"{CUT} It burned down."],
+        "",
+    ),
+    "marked sentences, of which the last is short": (
+        [f"{CUT} A storm destroyed it."],
+        f"{BRIDGE}<br/>{MILL}<br/>{FERRY}<br/>A storm destroyed it.",
+        [f"{CUT} A storm destroyed it."],
+        "",
+    ),
+    "sentences with notes between, of which the first is short": (
+        [f"The town was a small one. {CUT}"],
+        f"The town was a small one. (see 1) {BRIDGE} (see 2) {MILL} (see 3) {FERRY}",
+        [f"The town was a small one. {CUT}"],
+        "",
+    ),
+    "numbered sentences, of which the last two are short": (
+        [f"{CUT} A storm destroyed it. Nobody was hurt."],
+        f"1. {BRIDGE}\n2. {MILL}\n3. {FERRY}\n4. A storm destroyed it.\n5. Nobody was hurt.",
+        [CUT[:-1]],
+        "in_part",
+    ),
     "inside another of its list": (
         [BRIDGE, f"{BRIDGE} {MILL}"],
         f"{BRIDGE} {MILL}",
