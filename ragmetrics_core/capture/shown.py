@@ -14,11 +14,12 @@ candidate is shown whole, the second is not shown.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
+    PIECE_END,
     SHORTEST,
     Form,
     form_of,
@@ -135,6 +136,35 @@ class _Message:
         self.taken[start:end] = b"\1" * (end - start)
         self.owners.append((start, end, owner))
 
+    def numbers_in_longer_texts(self) -> list[int]:
+        """List the candidates beside which a line holds a sentence that nobody brought.
+
+        Such a candidate may be a piece of a text that no call returned. Words that begin
+        the message, end in a colon or touch a known text may be a template's.
+        """
+        source, n_letters = self.form.source, len(self.form.letters)
+        known_ends = {0, *(end for _, end in self.known_places)}
+        known_starts = {start for start, _ in self.known_places}
+        numbers = []
+        for start, end, number in self.owners:
+            first, last = self.form.place_in_source(start, end)
+            free_from = self.taken.rfind(1, 0, start) + 1
+            if start - free_from >= SHORTEST:
+                begin, _ = self.form.place_in_source(free_from, start)
+                *others, words = PIECE_END.split(source[begin:first])
+                is_template = not others and free_from in known_ends
+                if not is_template and _has_sentence(words):
+                    numbers.append(number)
+            free_to = self.taken.find(1, end)
+            free_to = n_letters if free_to < 0 else free_to
+            if free_to - end >= SHORTEST:
+                _, stop = self.form.place_in_source(end, free_to)
+                words, *others = PIECE_END.split(source[last : stop + 1])
+                is_template = others[0] == ":" if others else free_to in known_starts
+                if not is_template and _has_sentence(words):
+                    numbers.append(number)
+        return numbers
+
     def seed_places(self) -> dict[str, list[int]]:
         """Return where each run of ``_SEED`` letters stands that begins at a multiple of it."""
         if self.seeds is None:
@@ -173,7 +203,14 @@ def find_shown(
     Returns:
         A showing for each candidate.
     """
-    return _Search(candidates, _with_known_places(messages)).showings
+    ready = _with_known_places(messages)
+    showings = _Search(candidates, ready).showings
+    for message in ready:
+        for number in message.numbers_in_longer_texts():
+            if showings[number].extent in ("whole", "part"):
+                showing = replace(showings[number], extent="unknown", doubt="in_part")
+                showings[number] = showing
+    return showings
 
 
 def spans_shown(
@@ -534,6 +571,12 @@ class _Search:
                     return Showing("unknown", doubt="in_part")
                 start = message.form.letters.find(beginning, start + 1)
         return _NOT_SHOWN
+
+
+def _has_sentence(words: str) -> bool:
+    """Whether some words hold the end of a sentence, and are more than a label."""
+    words = words.lstrip(" .!?")  # the end of what stands before them
+    return len(letters_of(words)) >= SHORTEST and bool(_SENTENCE_END.search(words))
 
 
 def _common_runs(letters: str, message: _Message) -> list[tuple[int, int, int]]:

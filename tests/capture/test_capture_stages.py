@@ -222,6 +222,25 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
         [CUT[:-1]],
         "in_part",
     ),
+    "inside a line that goes on": ([MILL], f"Read:\n{MILL} {FERRY}", [MILL], "in_part"),
+    "inside a line that began before": (
+        [FERRY],
+        f"Read:\n{BRIDGE} {FERRY}",
+        [FERRY],
+        "in_part",
+    ),
+    "a sentence of nobody between two": (
+        [BRIDGE, FERRY],
+        f"Read: {CUT}",
+        [BRIDGE, FERRY],
+        "in_part",
+    ),
+    "a template's words on its line": (
+        [BRIDGE, MILL],
+        f"Be short. Be kind to all. {BRIDGE} {MILL} Be polite. This is asked: {QUESTION}",
+        [BRIDGE, MILL],
+        "",
+    ),
     "inside another of its list": (
         [BRIDGE, f"{BRIDGE} {MILL}"],
         f"{BRIDGE} {MILL}",
