@@ -117,7 +117,8 @@ def join_trees(
     last_ends = [root.ended for root in roots if root.ended is not None]
     answering_runs = [tree for tree in trees if tree.answers] or [*trees]
     # plain code may have had an answer put into other words
-    answering_runs += [tree for tree in trees if _rewrites(tree, answering_runs[-1])]
+    rewriting_runs = [tree for tree in trees if _rewrites(tree, answering_runs[-1])]
+    answering_runs += rewriting_runs
     # what to ask next is no answer beside another one
     stating = [tree for tree in answering_runs if not _last_reply(tree).asks_questions]
     answering_run = (stating or answering_runs)[-1]
@@ -129,6 +130,8 @@ def join_trees(
     for tree in trees:
         given_fields = {**tree.given_fields, **given_fields}
     doubts = list(_joined(tree.doubts for tree in trees))
+    if any(answering_run is tree for tree in rewriting_runs):
+        doubts.append(_SEVERAL_ANSWERS_IN_BLOCK)
     are_asked_unlike = len({tree.question for tree in asking_runs}) > 1
     if are_asked_unlike and not is_question_named:
         doubts.append(_SEVERAL_QUESTIONS)
@@ -262,8 +265,8 @@ class _OpenTurn:
         reply: What its last model run said, by its letters, if that is no call of a
             tool.
         last_added: When its last run was added, by the monotonic clock.
-        rests_on_earlier: Whether its one run searched nothing, and may answer from what
-            earlier turns of its conversation found.
+        rests_on_earlier: Whether its first run searched nothing, and may answer from
+            what earlier turns of its conversation found.
     """
 
     runs: list[Tree] = field(default_factory=list)
@@ -457,8 +460,7 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
         is_asked_later = any(_asked_of([reply], each) for each in runs[place + 1 :])
         if run.answers:
             answering = [each for each in answering if each.answers]
-        is_rewritten = bool(answering) and _rewrites(run, answering[-1])
-        is_likely = has_searched or bool(run.answers) or is_rewritten
+        is_likely = has_searched or bool(run.answers)
         # a text, and no bare number, verdict or call of a tool
         letters = _letters_said(reply)
         may_answer = bool(letters) and not (letters.isdigit() or reply.is_verdict)
@@ -478,7 +480,8 @@ def _ask_the_same(helper: Tree, run: Tree) -> bool:
     said = {as_one_line(message.content) for message in later.history}
     line = as_one_line(helper.question)
     is_same = bool(line) and line == as_one_line(run.question)
-    return is_same and _has_searched(run) and line not in said
+    is_helper = _has_searched(run) and not _has_searched(helper)
+    return is_same and is_helper and line not in said
 
 
 def _asked_of(replies: Iterable[Reply], run: Tree) -> set[str]:
@@ -936,7 +939,8 @@ class Turns(Generic[Run]):
         of_task = {*self._turns_of(tree.task_or_thread)}
         ended: list[_OpenTurn] = []
         for turn in [each for each in self._open_turns if not each.forms]:
-            if not (turn.rests_on_earlier or turn in of_task):
+            is_of_interest = turn.rests_on_earlier or turn in of_task
+            if turn is asking_turn or not is_of_interest:
                 continue
             run = turn.runs[-1]
             is_earlier = turn in of_task or as_one_line(_last_reply(run).text) in said
@@ -944,9 +948,7 @@ class Turns(Generic[Run]):
             is_earlier |= conversation is not None and (
                 conversation == tree.conversation_id
             )
-            if turn is asking_turn:
-                turn.rests_on_earlier = False
-            elif is_earlier and _ask_the_same(run, tree):
+            if is_earlier and _ask_the_same(run, tree):
                 self._open_turns.remove(turn)
             elif is_earlier and turn.rests_on_earlier:
                 ended.append(turn)

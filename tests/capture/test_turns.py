@@ -642,11 +642,13 @@ PAINTED = "Who painted the Velm bridge?"
 TALK = (Turn(role="user", content=QUESTION), Turn(role="assistant", content=ANSWER))
 
 
-def helper(asked: str, reply: str, began: float, history=TALK, prompt=None) -> Tree:
+def helper(
+    asked: str, reply: str, began: float, history=TALK, prompt=None, kind="step"
+) -> Tree:
     """A chain of one model, which is given the talk so far."""
     prompt = f"{ANSWER}\n{asked}" if prompt is None else prompt
     chain = replace(model(prompt, reply, began), question=asked, history=history)
-    chain.root = Node("step", "chain", began, began + 1, [chain.root])
+    chain.root = Node(kind, "chain", began, began + 1, [chain.root])
     return chain
 
 
@@ -691,6 +693,28 @@ def goes_on(query: str, answer: str, began: float) -> Tree:
             ],
             ["By whom?", PAINTED],
         ),
+        (  # an agent helps nobody
+            [
+                goes_on(PAINTED, "The town did.", 5.0),
+                helper(PAINTED, "The town did, as I said.", 9.0, kind="agent"),
+            ],
+            [PAINTED, PAINTED],
+        ),
+        (  # and the same is asked again
+            [
+                helper("And who painted it?", PAINTED, 5.0),
+                goes_on(PAINTED, "The town did.", 7.0),
+                goes_on(PAINTED, "The town did, in 1901.", 12.0),
+            ],
+            ["And who painted it?", PAINTED],
+        ),
+        (  # neither of two searched
+            [
+                helper("By whom?", "By the mayor.", 5.0),
+                helper("By whom?", "By him, as I said.", 8.0),
+            ],
+            ["By whom?", "By whom?"],
+        ),
         (  # asked twice
             [
                 goes_on("By whom?", "By the mayor.", 5.0),
@@ -707,7 +731,9 @@ def goes_on(query: str, answer: str, began: float) -> Tree:
 )
 def test_a_chain_that_helps_another_run_of_its_conversation_is_no_turn(runs, questions):
     samples = samples_made([searches_and_answers(QUESTION, ANSWER, 1.0), *runs])
-    assert [sample.question for sample in samples] == [QUESTION, *questions]
+    # what waits comes at the end
+    asked = sorted(sample.question for sample in samples)
+    assert asked == sorted([QUESTION, *questions])
     for sample in samples:
         assert "question_guessed" not in sample.capture.doubts
 
@@ -730,6 +756,20 @@ def test_in_a_block_around_one_question_a_model_may_put_the_answer_into_other_wo
         turns.add(run)
     (sample,) = turns.finish()
     assert (sample.answer, list(sample.capture.doubts)) == (answer, doubts)
+
+
+def test_a_block_whose_answer_is_put_into_other_words_is_in_doubt_without_its_model():
+    """The model behind the first answer was not recorded."""
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(question=QUESTION))
+    engine = replace(searches_and_answers(QUESTION, ANSWER, 1.0), answers=())
+    engine.root.children.pop()
+    engine.answers = (Answer(ANSWER),)
+    said = f"Say it in German:\n{ANSWER}"
+    rewriting = replace(model(said, "Im Jahr 1874.", 5.0), answers=())
+    for run in (engine, rewriting):
+        turns.add(run)
+    (sample,) = turns.finish()
+    assert "answer_guessed" in sample.capture.doubts
 
 
 def agent_that_searches(found: str, prompt: str) -> Tree:
