@@ -241,6 +241,18 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
         [BRIDGE, MILL],
         "",
     ),
+    "a template's words before a label on its line": (
+        [BRIDGE],
+        f"Read:\n{BRIDGE} Keep your answer short. Language: English",
+        [BRIDGE],
+        "",
+    ),
+    "whole sentences, and a few other words that hold the last": (
+        [f"{CUT} It fell."],
+        f"[1] {BRIDGE}\n[2] {MILL}\n[3] {FERRY}\nNobody saw how it fell down",
+        [CUT[:-1]],
+        "in_part",
+    ),
     "inside another of its list": (
         [BRIDGE, f"{BRIDGE} {MILL}"],
         f"{BRIDGE} {MILL}",

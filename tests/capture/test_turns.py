@@ -208,19 +208,20 @@ def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
 
 
 @pytest.mark.parametrize(
-    ("inputs", "is_sure"),
+    ("inputs", "asked", "is_sure"),
     [
-        ({"frage": QUESTION, "sprache": "Deutsch"}, True),
-        ({"payload": {"text": QUESTION}, "user": "u-1"}, True),
-        ({"payload": {"text": QUESTION}, "user": "Anna Berg"}, False),
+        ({"frage": QUESTION, "sprache": "Deutsch"}, QUESTION, True),
+        ({"payload": {"text": QUESTION}, "user": "u-1"}, QUESTION, True),
+        ({"payload": {"text": QUESTION}, "user": "Anna Berg"}, QUESTION, False),
+        ({"frage": QUESTION}, "Sum it up.", False),  # no prompt shows it
     ],
 )
 def test_the_one_text_of_an_input_that_is_searched_for_and_shown_is_the_question(
-    inputs, is_sure
+    inputs, asked, is_sure
 ):
     run = searches_and_answers(QUESTION, ANSWER, 1.0)
     (answering,) = (node for node in run.root.walk() if node.kind == "model")
-    answering.prompt = (Message("user", f"{PAGE}\nQuestion: {QUESTION}\nBe short."),)
+    answering.prompt = (Message("user", f"{PAGE}\nQuestion: {asked}\nBe short."),)
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
     (sample,) = turns.add(replace(run, question=None, lookup_inputs=(inputs,)))
     assert sample.question == QUESTION

@@ -535,6 +535,10 @@ def test_on_this_machine_a_call_takes_a_slot_for_each_of_its_replies():
         slots.observe(await behind, ANSWERED)
         assert (slots.taken, slots.width) == (0, 6)
 
+        first = Slots(32, first=4)  # it wants more than there are, and is sent alone
+        await asyncio.wait_for(first.acquire(5), 1)
+        assert first.taken == 5
+
         elsewhere = Slots(32)
         await elsewhere.acquire(5)
         assert elsewhere.taken == 1
