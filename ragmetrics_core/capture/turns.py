@@ -470,6 +470,11 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     return len(answering) > 1
 
 
+def _share_a_task(one: str, other: str) -> bool:
+    """Whether two runs ran in one task or thread, or one inside of the other's."""
+    return one.startswith(other) or other.startswith(one)
+
+
 def _ask_the_same(helper: Tree, run: Tree) -> bool:
     """Whether a run without a search is asked the question of a run that searches.
 
@@ -1000,7 +1005,10 @@ class Turns(Generic[Run]):
             if open_turn.runs[-1] is previous and _finds_all_of(tree, previous):
                 open_turn.is_found_beside = True
         if self._may_rest_on_earlier(tree):
-            if previous is not None and _ask_the_same(tree, previous):
+            is_of_task = previous is not None and _share_a_task(
+                previous.task_or_thread, tree.task_or_thread
+            )
+            if previous is not None and is_of_task and _ask_the_same(tree, previous):
                 return []
             turn = _OpenTurn(rests_on_earlier=True)
             turn.add_model_run(tree)
@@ -1024,13 +1032,11 @@ class Turns(Generic[Run]):
 
     def _turns_of(self, task_or_thread: str) -> list[_OpenTurn]:
         """Return the open turns whose last run ran in a task or thread, around or inside it."""
-        turns: list[_OpenTurn] = []
-        for turn in self._open_turns:
-            of_turn = turn.runs[-1].task_or_thread
-            is_around = task_or_thread.startswith(of_turn)
-            if is_around or of_turn.startswith(task_or_thread):
-                turns.append(turn)
-        return turns
+        return [
+            turn
+            for turn in self._open_turns
+            if _share_a_task(turn.runs[-1].task_or_thread, task_or_thread)
+        ]
 
     def _turn_read_by(self, tree: Tree) -> _OpenTurn | None:
         """Return the turn whose findings a run was given or shown; None without one.

@@ -739,6 +739,20 @@ def test_a_chain_that_helps_another_run_of_its_conversation_is_no_turn(runs, que
         assert "question_guessed" not in sample.capture.doubts
 
 
+def test_who_asks_the_same_in_another_task_helps_nobody():
+    """Two users of a server, of whom one was answered from what was found before."""
+    first, other, again = (
+        replace(run, task_or_thread=task)
+        for run, task in (
+            (searches_and_answers(QUESTION, ANSWER, 1.0), "a"),
+            (goes_on(PAINTED, "The town did.", 5.0), "b"),
+            (helper(PAINTED, "The town, as I know.", 9.0), "a"),
+        )
+    )
+    samples = samples_made([first, other, again])
+    assert [sample.question for sample in samples] == [QUESTION, PAINTED, PAINTED]
+
+
 @pytest.mark.parametrize(
     ("reply", "answer", "doubts"),
     [
