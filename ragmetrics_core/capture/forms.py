@@ -229,8 +229,6 @@ _BEFORE_ENTRY = re.compile(
 _AFTER_ENTRY = re.compile(
     rf"\s*[%€$£¥]?[.,;!?]?\s*(?:\Z|{_LINE_BREAK}|[\"'“”„«»‘’`|\])}}<])"
 )
-# what parts a text from what stands beside it on its line
-PIECE_END = re.compile(rf"({_LINE_BREAK}|[:|<>()\[\]{{}}\"“”„«»=#*•]|(?<!\w)'|'(?!\w))")
 _DOTS = r"(?:\.{3}|…)"
 _BEFORE_CUT = re.compile(rf"{_DOTS}[\])]?\s*\Z")
 _AFTER_CUT = re.compile(rf"[^\w\n]{{0,4}}{_DOTS}")

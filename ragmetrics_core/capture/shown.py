@@ -14,12 +14,11 @@ candidate is shown whole, the second is not shown.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal
 
 from ragmetrics_core.capture.forms import (
-    PIECE_END,
     SHORTEST,
     Form,
     form_of,
@@ -36,6 +35,7 @@ _FROM_LEAST_SURE: tuple[Extent, ...] = ("not", "unknown", "part", "whole")
 _SHORTEST_PART = 24  # letters of a part
 _ENOUGH_LETTERS = 100  # make a part sure, whatever its share
 _SEED = 12  # letters by which a part is first seen; two seeds fit into a shortest part
+_TAG = re.compile(r"<[^<>]*>")
 _SENTENCE_END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 
 
@@ -131,39 +131,16 @@ class _Message:
         """Whether a place is a line, an entry, a cell, in quotes or behind a label."""
         return is_entry(self.form.source, *self.form.place_in_source(start, end))
 
+    def text_between(self, before: int, behind: int) -> str:
+        """Return what stands between two letters, without tags."""
+        _, start = self.form.place_in_source(before - 1, before)
+        end, _ = self.form.place_in_source(behind, behind + 1)
+        return _TAG.sub("", self.form.source[start:end])
+
     def take(self, start: int, end: int, owner: int) -> None:
         """Give a place to a candidate."""
         self.taken[start:end] = b"\1" * (end - start)
         self.owners.append((start, end, owner))
-
-    def numbers_in_longer_texts(self) -> list[int]:
-        """List the candidates beside which a line holds a sentence that nobody brought.
-
-        Such a candidate may be a piece of a text that no call returned. Words that begin
-        the message, end in a colon or touch a known text may be a template's.
-        """
-        source, n_letters = self.form.source, len(self.form.letters)
-        known_ends = {0, *(end for _, end in self.known_places)}
-        known_starts = {start for start, _ in self.known_places}
-        numbers = []
-        for start, end, number in self.owners:
-            first, last = self.form.place_in_source(start, end)
-            free_from = self.taken.rfind(1, 0, start) + 1
-            if start - free_from >= SHORTEST:
-                begin, _ = self.form.place_in_source(free_from, start)
-                *others, words = PIECE_END.split(source[begin:first])
-                is_template = not others and free_from in known_ends
-                if not is_template and _has_sentence(words):
-                    numbers.append(number)
-            free_to = self.taken.find(1, end)
-            free_to = n_letters if free_to < 0 else free_to
-            if free_to - end >= SHORTEST:
-                _, stop = self.form.place_in_source(end, free_to)
-                words, *others = PIECE_END.split(source[last : stop + 1])
-                is_template = others[0] == ":" if others else free_to in known_starts
-                if not is_template and _has_sentence(words):
-                    numbers.append(number)
-        return numbers
 
     def seed_places(self) -> dict[str, list[int]]:
         """Return where each run of ``_SEED`` letters stands that begins at a multiple of it."""
@@ -203,14 +180,7 @@ def find_shown(
     Returns:
         A showing for each candidate.
     """
-    ready = _with_known_places(messages)
-    showings = _Search(candidates, ready).showings
-    for message in ready:
-        for number in message.numbers_in_longer_texts():
-            if showings[number].extent in ("whole", "part"):
-                showing = replace(showings[number], extent="unknown", doubt="in_part")
-                showings[number] = showing
-    return showings
+    return _Search(candidates, _with_known_places(messages)).showings
 
 
 def spans_shown(
@@ -509,8 +479,8 @@ class _Search:
     ) -> Extent:
         """Return what a message shows of the rest of a text behind its one part, or before it.
 
-        Signs or a note may stand between, as where sentences are numbered. A rest that is
-        too short for a part is a text of its own; its place is added. Of several
+        Numbers and marks may stand between, as where sentences are numbered. A rest that
+        is too short for a part is a text of its own; its place is added. Of several
         sentences the one next to the part is looked for.
         """
         (start, end), n_letters = parts[0], len(form.letters)
@@ -533,6 +503,11 @@ class _Search:
             for place in message.places_of(letters, *near):
                 if message.is_free(*place):
                     is_text = len(letters) >= SHORTEST or message.is_entry(*place)
+                    before, behind = (
+                        (last, place[0]) if is_behind else (place[1], first)
+                    )
+                    between = message.text_between(before, behind)
+                    is_text = is_text and not any(map(str.isalpha, between))
                     if letters == rest and is_text:
                         places.append((message, *place))
                         return "whole"
@@ -571,12 +546,6 @@ class _Search:
                     return Showing("unknown", doubt="in_part")
                 start = message.form.letters.find(beginning, start + 1)
         return _NOT_SHOWN
-
-
-def _has_sentence(words: str) -> bool:
-    """Whether some words hold the end of a sentence, and are more than a label."""
-    words = words.lstrip(" .!?")  # the end of what stands before them
-    return len(letters_of(words)) >= SHORTEST and bool(_SENTENCE_END.search(words))
 
 
 def _common_runs(letters: str, message: _Message) -> list[tuple[int, int, int]]:

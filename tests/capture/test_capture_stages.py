@@ -213,8 +213,8 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
     "sentences with notes between, of which the first is short": (
         [f"The town was a small one. {CUT}"],
         f"The town was a small one. (see 1) {BRIDGE} (see 2) {MILL} (see 3) {FERRY}",
-        [f"The town was a small one. {CUT}"],
-        "",
+        [CUT],
+        "in_part",
     ),
     "numbered sentences, of which the last two are short": (
         [f"{CUT} A storm destroyed it. Nobody was hurt."],
@@ -222,35 +222,22 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
         [CUT[:-1]],
         "in_part",
     ),
-    "inside a line that goes on": ([MILL], f"Read:\n{MILL} {FERRY}", [MILL], "in_part"),
-    "inside a line that began before": (
-        [FERRY],
-        f"Read:\n{BRIDGE} {FERRY}",
-        [FERRY],
-        "in_part",
-    ),
-    "a sentence of nobody between two": (
-        [BRIDGE, FERRY],
-        f"Read: {CUT}",
-        [BRIDGE, FERRY],
-        "in_part",
-    ),
     "a template's words on its line": (
         [BRIDGE, MILL],
-        f"Be short. Be kind to all. {BRIDGE} {MILL} Be polite. This is asked: {QUESTION}",
+        f"Be short. {BRIDGE} Furthermore, there is this. {MILL} Be polite. Thanks.",
         [BRIDGE, MILL],
-        "",
-    ),
-    "a template's words before a label on its line": (
-        [BRIDGE],
-        f"Read:\n{BRIDGE} Keep your answer short. Language: English",
-        [BRIDGE],
         "",
     ),
     "whole sentences, and a few other words that hold the last": (
         [f"{CUT} It fell."],
         f"[1] {BRIDGE}\n[2] {MILL}\n[3] {FERRY}\nNobody saw how it fell down",
         [CUT[:-1]],
+        "in_part",
+    ),
+    "its beginning, and other words that end as it does": (
+        [f"{BRIDGE} Ask the man at the mill."],
+        f"{BRIDGE}\nEnd each reply with: Ask the man at the mill.",
+        [BRIDGE[:-1]],
         "in_part",
     ),
     "inside another of its list": (
