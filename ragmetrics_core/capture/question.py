@@ -36,6 +36,7 @@ from ragmetrics_core.capture.structures import (
 )
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 from ragmetrics_core.data import SettingError
+from ragmetrics_core.data.replies import takes_words
 
 # of an input that holds a question
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
@@ -363,12 +364,12 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         given = _said_of_input(calls, question)
         if given is not None:
             return given, ()
-        # the one text of the input, whatever its name, which a prompt shows as it is
+        # the one text of the input, whatever its name, that a prompt shows
         texts_of_input = {
             text.strip()
             for inputs in calls.tree.lookup_inputs
             for text in find_instances(calls.tree.to_plain_value(inputs), str)
-            if " " in text.strip() or text.strip().endswith(ENDS_OF_QUESTION)
+            if shows(prompts, text) or text.strip().endswith(ENDS_OF_QUESTION)
         }
         if shown and texts_of_input == {question.strip()}:
             return question, ()
@@ -486,6 +487,7 @@ def _shown_instead(calls: Calls, question: str) -> list[str]:
         # the query may be some words of it
         others = [prompt.replace(text, "\n") for prompt in prompts]
         is_question = text != question and text.endswith(ENDS_OF_QUESTION)
+        is_question = is_question and takes_words(question, text)
         if is_question and not shows(others, question):
             instead.append(text)
     return instead

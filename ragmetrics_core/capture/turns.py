@@ -44,6 +44,7 @@ from ragmetrics_core.capture.structures import (
 )
 from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
 from ragmetrics_core.data import Ledger, Sample, SettingError, Turn
+from ragmetrics_core.data.replies import takes_words
 from ragmetrics_core.data.sample_parts import before_this_turn
 
 _MOST_WAITING = 1000
@@ -475,18 +476,41 @@ def _share_a_task(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def _ask_the_same(helper: Tree, run: Tree) -> bool:
-    """Whether a run without a search is asked the question of a run that searches.
+def _may_be_one_turn(one: Tree, other: Tree) -> bool:
+    """Whether two runs, of which one searched nothing, may be one turn of one user.
 
-    It classifies the question, or suggests what to ask next. Where the later one knows
-    the question from its history, the user asked twice.
+    Not if their conversations differ, nor, unless both name the same, their tasks; nor if
+    the later one knows the earlier one's question as said before.
     """
-    later = max(helper, run, key=lambda tree: tree.root.began)
-    said = {as_one_line(message.content) for message in later.history}
+    earlier, later = sorted((one, other), key=lambda tree: tree.root.began)
+    said_before, said_later = (
+        [as_one_line(message.content) for message in tree.history]
+        for tree in (earlier, later)
+    )
+    if as_one_line(earlier.question) in said_later:
+        return False
+    if said_before and said_later and said_before != said_later:
+        return False
+    if earlier.conversation_id is not None and later.conversation_id is not None:
+        return earlier.conversation_id == later.conversation_id
+    return _share_a_task(earlier.task_or_thread, later.task_or_thread)
+
+
+def _is_helper(helper: Tree, run: Tree) -> bool:
+    """Whether a run without a search says something about the question of one that searched.
+
+    Such as its kind, or what to ask next. What states something may be an answer.
+    """
+    if not _has_searched(run) or _has_searched(helper) or run.error or run.root.error:
+        return False
+    reply = _last_reply(helper)
+    lines = [line.strip() for line in reply.text.splitlines() if line.strip()]
+    are_questions = all(line.endswith(ENDS_OF_QUESTION) for line in lines)
+    is_word = " " not in reply.text.strip()
+    states_nothing = are_questions or is_word or reply.is_verdict or bool(reply.values)
     line = as_one_line(helper.question)
     is_same = bool(line) and line == as_one_line(run.question)
-    is_helper = _has_searched(run) and not _has_searched(helper)
-    return is_same and is_helper and line not in said
+    return is_same and states_nothing and _may_be_one_turn(helper, run)
 
 
 def _asked_of(replies: Iterable[Reply], run: Tree) -> set[str]:
@@ -928,6 +952,13 @@ class Turns(Generic[Run]):
         latest = self._open_turns[-_MOST_OF_OTHER_TASKS:]
         nearest_first = reversed([*latest, *self._turns_of(tree.task_or_thread)])
         turn = next((each for each in nearest_first if each.asked_for(tree)), None)
+        if turn is not None and turn.rests_on_earlier:
+            run = turn.runs[-1]
+            if not _may_be_one_turn(run, tree):
+                turn = None
+            elif not takes_words(tree.question or "", run.question or ""):
+                # the user may have asked what was suggested
+                turn.runs[0] = _doubtful(turn.runs[0], _ONE_OF_SEVERAL)
         samples = self._end_answers_from_earlier(tree, turn)
         samples += self._join_or_open(tree, turn, self._previous)
         self._previous = tree
@@ -953,7 +984,7 @@ class Turns(Generic[Run]):
             is_earlier |= conversation is not None and (
                 conversation == tree.conversation_id
             )
-            if is_earlier and _ask_the_same(run, tree):
+            if is_earlier and _is_helper(run, tree):
                 self._open_turns.remove(turn)
             elif is_earlier and turn.rests_on_earlier:
                 ended.append(turn)
@@ -1005,10 +1036,7 @@ class Turns(Generic[Run]):
             if open_turn.runs[-1] is previous and _finds_all_of(tree, previous):
                 open_turn.is_found_beside = True
         if self._may_rest_on_earlier(tree):
-            is_of_task = previous is not None and _share_a_task(
-                previous.task_or_thread, tree.task_or_thread
-            )
-            if previous is not None and is_of_task and _ask_the_same(tree, previous):
+            if previous is not None and _is_helper(tree, previous):
                 return []
             turn = _OpenTurn(rests_on_earlier=True)
             turn.add_model_run(tree)

@@ -193,6 +193,7 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
         ({"question": WORDS, "user_question": QUESTION}, QUESTION, 1),
         ({"query": WORDS, "language": "English"}, WORDS, 0),  # no question
         ({"query": WORDS, "aside": "Who painted it?"}, WORDS, 0),  # not shown
+        ({"query": WORDS, "style": "English. Question:?"}, WORDS, 0),
     ],
 )
 def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
@@ -212,7 +213,9 @@ def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
     [
         ({"frage": QUESTION, "sprache": "Deutsch"}, QUESTION, True),
         ({"payload": {"text": QUESTION}, "user": "u-1"}, QUESTION, True),
-        ({"payload": {"text": QUESTION}, "user": "Anna Berg"}, QUESTION, False),
+        ({"payload": {"text": QUESTION}, "user": "Anna Berg"}, QUESTION, True),
+        ({"frage": QUESTION, "ton": "Be short"}, QUESTION, False),  # shown, too
+        ({"frage": QUESTION, "hint": "Who asks?"}, QUESTION, False),
         ({"frage": QUESTION}, "Sum it up.", False),  # no prompt shows it
     ],
 )
@@ -694,6 +697,41 @@ def goes_on(query: str, answer: str, began: float) -> Tree:
             ],
             ["By whom?", PAINTED],
         ),
+        (  # the user asks what was suggested, as the history of the next turn tells
+            [
+                helper("What else could I ask?", PAINTED, 5.0),
+                replace(
+                    goes_on(PAINTED, "The town did.", 9.0),
+                    history=(
+                        *TALK,
+                        Turn(role="user", content="What else could I ask?"),
+                        Turn(role="assistant", content=PAINTED),
+                    ),
+                ),
+            ],
+            ["What else could I ask?", PAINTED],
+        ),
+        (  # what states something may be the answer that the user read
+            [
+                goes_on(PAINTED, "I do not know.", 5.0),
+                helper(PAINTED, "Ask the town, please.", 9.0),
+            ],
+            [PAINTED, PAINTED],
+        ),
+        (  # a search that failed has no helpers
+            [
+                helper(PAINTED, "question", 5.0),
+                replace(goes_on(PAINTED, "", 7.0), error="Broken"),
+            ],
+            [PAINTED, PAINTED],
+        ),
+        (  # of another talk
+            [
+                helper("And who?", PAINTED, 5.0),
+                replace(goes_on(PAINTED, "It did.", 7.0), history=TALK[:1]),
+            ],
+            ["And who?", PAINTED],
+        ),
         (  # an agent helps nobody
             [
                 goes_on(PAINTED, "The town did.", 5.0),
@@ -736,7 +774,25 @@ def test_a_chain_that_helps_another_run_of_its_conversation_is_no_turn(runs, que
     asked = sorted(sample.question for sample in samples)
     assert asked == sorted([QUESTION, *questions])
     for sample in samples:
-        assert "question_guessed" not in sample.capture.doubts
+        if sample.question == "And who painted it?":
+            assert "question_guessed" not in sample.capture.doubts
+
+
+@pytest.mark.parametrize(
+    ("asked", "reply"), [(PAINTED, "question"), ("And who?", PAINTED)]
+)
+def test_runs_of_two_conversations_are_never_one_turn(asked, reply):
+    first, between, other = (
+        replace(run, conversation_id=name)
+        for run, name in (
+            (searches_and_answers(QUESTION, ANSWER, 1.0), "a"),
+            (helper(asked, reply, 5.0), "a"),
+            (searches_and_answers(PAINTED, "The town did.", 7.0), "b"),
+        )
+    )
+    samples = samples_made([first, between, other])
+    told = [(sample.question, sample.ledger.conversation) for sample in samples]
+    assert told == [(QUESTION, "a"), (asked, "a"), (PAINTED, "b")]
 
 
 def test_who_asks_the_same_in_another_task_helps_nobody():

@@ -773,7 +773,7 @@ def a_workflow(is_followed: bool) -> Sample:
             return StopEvent(result=await engine.aquery(event.words))
 
     async def run() -> None:
-        await Flow().run(words=ASKED, user="Anna Berg")
+        await Flow().run(words=ASKED, hint="Who asks?")
 
     settings = {"question_from": "words"} if is_followed else {}
     return llamaindex(lambda: asyncio.run(run()), **settings)

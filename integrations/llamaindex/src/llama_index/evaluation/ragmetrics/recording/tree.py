@@ -234,7 +234,7 @@ def _synthesizers(engine: Node) -> list[Node]:
 
 
 def _only_searches(engine: Node) -> bool:
-    """Whether an engine returned all its passages as they are, or no text.
+    """Whether an engine returned no text, or that of a synthesizer that writes nothing.
 
     Example: with ``response_mode="context_only"`` an engine asks no model and writes
     nothing of its own, as with "no_text". Its models, such as a router's, answer nobody.
@@ -246,8 +246,7 @@ def _only_searches(engine: Node) -> bool:
     # the model of a stream is called when it is read, and stands beside the synthesizer
     if any(call.kind == "model" and call.began >= writer.began for call in calls):
         return False
-    passages = " ".join(document.text for document in writer.input_documents)
-    wrote_nothing = (engine.text or "").split() in ([], passages.split())
+    wrote_nothing = not (engine.text or "").strip()
     is_silent = writer.name in _SILENT_SYNTHESIZERS and writer.text == engine.text
     has_searched = any(call.documents is not None for call in calls)
     return has_searched and (wrote_nothing or is_silent)
