@@ -193,7 +193,6 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
         ({"question": WORDS, "user_question": QUESTION}, QUESTION, 1),
         ({"query": WORDS, "language": "English"}, WORDS, 0),  # no question
         ({"query": WORDS, "aside": "Who painted it?"}, WORDS, 0),  # not shown
-        ({"query": WORDS, "style": "English. Question:?"}, WORDS, 0),
     ],
 )
 def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
@@ -206,6 +205,18 @@ def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
     (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
     assert sample.question == question
     assert list(sample.capture.doubts) == ["question_guessed"] * doubts
+
+
+def test_a_greeting_that_a_prompt_shows_is_no_question():
+    """The prompt shows the question in other words, such as translated ones."""
+    greeting, asked = "How can I help you today?", "Wann öffnete die Brücke?"
+    run = searches_and_answers(asked, ANSWER, 1.0)
+    (answering,) = (node for node in run.root.walk() if node.kind == "model")
+    answering.prompt = (Message("user", f"{PAGE}\n{greeting}\nUser: {QUESTION}"),)
+    inputs = {"question": asked, "greeting": greeting}
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
+    assert (sample.question, sample.capture.grade) == (asked, "exact")
 
 
 @pytest.mark.parametrize(
@@ -793,6 +804,36 @@ def test_runs_of_two_conversations_are_never_one_turn(asked, reply):
     samples = samples_made([first, between, other])
     told = [(sample.question, sample.ledger.conversation) for sample in samples]
     assert told == [(QUESTION, "a"), (asked, "a"), (PAINTED, "b")]
+
+
+def test_what_a_helper_wrote_is_asked_in_its_own_task():
+    first, between, other = (
+        replace(run, task_or_thread=task)
+        for run, task in (
+            (searches_and_answers(QUESTION, ANSWER, 1.0), "a"),
+            (helper("And who painted it?", PAINTED, 5.0), "a"),
+            (searches_and_answers(PAINTED, "The town did.", 7.0), "b"),
+        )
+    )
+    samples = samples_made([first, between, other])
+    asked = [sample.question for sample in samples]
+    assert sorted(asked) == sorted([QUESTION, "And who painted it?", PAINTED])
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_sure"), [("And who painted it?", True), ("What else?", False)]
+)
+def test_who_is_asked_what_a_helper_wrote_may_have_been_asked_by_the_user(
+    asked, is_sure
+):
+    """A rewriting shares words with the question, and a suggestion need not."""
+    runs = [
+        searches_and_answers(QUESTION, ANSWER, 1.0),
+        helper(asked, PAINTED, 5.0),
+        searches_and_answers(PAINTED, "The town did.", 7.0),
+    ]
+    _, sample = samples_made(runs)
+    assert ("which_turn" in sample.capture.doubts) is not is_sure
 
 
 def test_who_asks_the_same_in_another_task_helps_nobody():
