@@ -138,12 +138,12 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             is_there = isinstance(value, str) or answer_text(value) is not None
         if is_there:
             named[field] = value
-            found = {
+            lists_of_call = {
                 tuple(document.text for document in call.documents)
-                for call in tree.root.walk()
+                for call in (tree.root.walk() if field == "contexts" else ())
                 if call.name == place and call.documents is not None
             }
-            if field == "contexts" and len(found) > 1:
+            if len(lists_of_call) > 1:
                 doubts_of_places.append(_RAN_AGAIN)
         elif place is not None:
             nothing = "returned None" if callable(place) else "leads to nothing"
@@ -588,11 +588,12 @@ def _doubts_of_inputs(
         lines = "\n".join(text for text in texts if isinstance(text, str))
         is_question = as_one_line(lines) == asked
         # two labels, such as "Benutzer:" and "Assistent:", take turns before the question
-        before = lines.splitlines()
-        before = [
-            line for line in before if not asked or asked not in as_one_line(line)
+        other_lines = [
+            line
+            for line in lines.splitlines()
+            if not asked or asked not in as_one_line(line)
         ]
-        labels = _LABEL.findall("\n".join(before))
+        labels = _LABEL.findall("\n".join(other_lines))
         first, second = set(labels[::2]), set(labels[1::2])
         is_talk = len(first) == len(second) == 1 and first != second
         is_talk = is_talk and (has_both_speakers(lines) or _is_shown(calls, lines))

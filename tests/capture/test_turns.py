@@ -186,6 +186,16 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
     assert (sample.question, sample.capture.grade) == (question, "exact")
 
 
+def sample_with_inputs(query, prompt, inputs, *, question):
+    """The sample of a chain that searched for a query, and was given some inputs."""
+    run = searches_and_answers(query, ANSWER, 1.0)
+    (answering,) = (node for node in run.root.walk() if node.kind == "model")
+    answering.prompt = (Message("user", prompt),)
+    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
+    (sample,) = turns.add(replace(run, question=question, lookup_inputs=(inputs,)))
+    return sample
+
+
 @pytest.mark.parametrize(
     ("inputs", "question", "doubts"),
     [
@@ -198,11 +208,8 @@ def test_of_the_input_what_the_user_is_shown_to_say_is_the_question(
 def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
     inputs, question, doubts
 ):
-    run = searches_and_answers(WORDS, ANSWER, 1.0)
-    (answering,) = (node for node in run.root.walk() if node.kind == "model")
-    answering.prompt = (Message("user", f"{PAGE}\nEnglish. Question: {QUESTION}"),)
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
+    prompt = f"{PAGE}\nEnglish. Question: {QUESTION}"
+    sample = sample_with_inputs(WORDS, prompt, inputs, question=WORDS)
     assert sample.question == question
     assert list(sample.capture.doubts) == ["question_guessed"] * doubts
 
@@ -210,12 +217,9 @@ def test_a_question_that_a_prompt_shows_in_the_place_of_a_query_is_asked(
 def test_a_greeting_that_a_prompt_shows_is_no_question():
     """The prompt shows the question in other words, such as translated ones."""
     greeting, asked = "How can I help you today?", "Wann öffnete die Brücke?"
-    run = searches_and_answers(asked, ANSWER, 1.0)
-    (answering,) = (node for node in run.root.walk() if node.kind == "model")
-    answering.prompt = (Message("user", f"{PAGE}\n{greeting}\nUser: {QUESTION}"),)
+    prompt = f"{PAGE}\n{greeting}\nUser: {QUESTION}"
     inputs = {"question": asked, "greeting": greeting}
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    (sample,) = turns.add(replace(run, lookup_inputs=(inputs,)))
+    sample = sample_with_inputs(asked, prompt, inputs, question=asked)
     assert (sample.question, sample.capture.grade) == (asked, "exact")
 
 
@@ -233,11 +237,8 @@ def test_a_greeting_that_a_prompt_shows_is_no_question():
 def test_the_one_text_of_an_input_that_is_searched_for_and_shown_is_the_question(
     inputs, asked, is_sure
 ):
-    run = searches_and_answers(QUESTION, ANSWER, 1.0)
-    (answering,) = (node for node in run.root.walk() if node.kind == "model")
-    answering.prompt = (Message("user", f"{PAGE}\nQuestion: {asked}\nBe short."),)
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    (sample,) = turns.add(replace(run, question=None, lookup_inputs=(inputs,)))
+    prompt = f"{PAGE}\nQuestion: {asked}\nBe short."
+    sample = sample_with_inputs(QUESTION, prompt, inputs, question=None)
     assert sample.question == QUESTION
     assert (sample.capture.grade == "exact") == is_sure
 
