@@ -8,6 +8,7 @@ languages every sentence with a word is a claim.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ragmetrics_core.data import Asked
 from ragmetrics_core.data.sentences import split_sentences
@@ -167,6 +168,8 @@ def without_sources(answer: str) -> str:
     return answer[: sources.start()].rstrip()
 
 
+# asked again with each chunk of a row
+@lru_cache(maxsize=64)
 def claims_nothing(answer: str, question: str | None = None) -> bool:
     """True if an answer declines, or only greets, thanks or asks back.
 

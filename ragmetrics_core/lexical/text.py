@@ -68,10 +68,13 @@ _PLAIN_WORD = re.compile(
     r"(?:(?<=[\s(“„«‘’'\"—–])|^)[^\W\d_]+(?:['’][^\W\d_]+)*"
     r"(?=[\s,;.!?:)”“»’\"]|$)(?![:\"'=.(]\S)"
 )
-# soft hyphens, joiners, marks of direction, and a hyphen at a line's end inside a word
+# soft hyphens, joiners and marks of direction
 _UNSEEN = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufe00-\ufe0f]"
-    "|(?<=[^\\W\\d_])[-\u2010][ \\t]*\\r?\\n[ \\t]*(?=[^\\W\\d_A-Z])"
+)
+# a hyphen at a line's end inside a word
+_DIVISION = re.compile(
+    "[-\u2010](?<=[^\\W\\d_].)[ \\t]*\\r?\\n[ \\t]*(?=[^\\W\\d_A-Z])"
 )
 
 _LONGEST_CACHED_WORD = 40
@@ -300,14 +303,16 @@ def is_english(text: str, *, is_all: bool = False) -> bool | None:
         return False
     # a name, which begins with a capital letter, tells nothing
     small_words = set(_SMALL_WORD.findall(start))
-    words = {word.lower() for word in _PLAIN_WORD.findall(start)}
-    if len(small_words) < _FEWEST_WORDS:
-        is_foreign = len(small_words) >= _FEWEST_OF_ALL and words.isdisjoint(_ENGLISH)
-        return False if is_all and is_foreign else None
+    is_short = len(small_words) < _FEWEST_WORDS
+    if is_short and not (is_all and len(small_words) >= _FEWEST_OF_ALL):
+        return None
     # one more, so that a few words decide nothing
     n_english_alone = 1 + len(small_words & _ENGLISH_ALONE)
-    if n_english_alone >= _LEAST_ENGLISH_ALONE * len(small_words):
+    if not is_short and n_english_alone >= _LEAST_ENGLISH_ALONE * len(small_words):
         return True
+    words = {word.lower() for word in _PLAIN_WORD.findall(start)}
+    if is_short:
+        return False if words.isdisjoint(_ENGLISH) else None
     n_english = 1 + len(words & _ENGLISH)
     return n_english >= _LEAST_ENGLISH * len(words)
 
@@ -319,7 +324,7 @@ def plain_text(text: str) -> str:
         >>> plain_text("The light\u00adhouse burned in the win-\nter.")
         'The lighthouse burned in the winter.'
     """
-    return _UNSEEN.sub("", text)
+    return _UNSEEN.sub("", _DIVISION.sub("", text))
 
 
 def terms_of_names(text: str) -> list[frozenset[str]]:
