@@ -106,27 +106,19 @@ _FIELDS_OF_OBJECT = re.compile(
 # Document(id=7, content: 'Its beginning...'); a node of LlamaIndex, "Node ID: 7\nText: Its
 # beginning..."; a reply of Gemini or of OpenAI's agents; one field, as of LangChain's
 # documents; objects of JavaScript, Java and .NET
-_OBJECTS_WRITTEN = (
-    re.compile(r"\s*[\[(]*<.+\bat 0x[0-9A-Fa-f]+>+[\s\])]*"),
-    re.compile(
-        r"\s*<(?:bound method [\w.]+ of |class ['\"]|Response \[|Task \w+ name=).*>\s*",
-        re.DOTALL,
-    ),
-    re.compile(r"""\s*b('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*""", re.DOTALL),
-    re.compile(r"\s*[A-Z]\w*\(\w+=[^\s,]+, \w+: ['\"].*\)\s*", re.DOTALL),
-    re.compile(
-        r"\s*(?:(?:Node|Doc) ID: \S+\s*\nText: |candidates \{\n|RunResult\w*:\n- ).*",
-        re.DOTALL,
-    ),
-    re.compile(
-        r"\s*(?:page_content|content|text|answer|response|output|result)=(['\"]).*\1\s*",
-        re.DOTALL,
-    ),
-    re.compile(r"\s*(?:OrderedDict\(\[\(|np\.str_\()['\"].*\)\s*", re.DOTALL),
-    re.compile(
-        r"\s*(?:(?:\[object \w+\]|\[L[\w.$]++;@[0-9a-f]++"
-        r"|System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++"
-    ),
+_OBJECT_WRITTEN = re.compile(
+    r"""\s*(?:
+    [\[(]*<[^\n]+\bat[ ]0x[0-9A-Fa-f]+>+[\s\])]*
+    |<(?:bound[ ]method[ ][\w.]+[ ]of[ ]|class[ ]['"]|Response[ ]\[|Task[ ]\w+[ ]name=).*>\s*
+    |b(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")\s*
+    |[A-Z]\w*\(\w+=[^\s,]+,[ ]\w+:[ ]['"].*\)\s*
+    |(?:(?:Node|Doc)[ ]ID:[ ]\S+\s*\nText:[ ]|candidates[ ]\{\n|RunResult\w*:\n-[ ]).*
+    |(?:page_content|content|text|answer|response|output|result)=(?P<mark>['"]).*(?P=mark)\s*
+    |(?:OrderedDict\(\[\(|np\.str_\()['"].*\)\s*
+    |(?:(?:\[object[ ]\w+\]|\[L[\w.$]++;@[0-9a-f]++
+        |System(?:\.[A-Z]\w*+)++(?:`\d)?+(?:\[[\w.]*+\])++)[,;|\s]*+)++
+    )""",
+    re.DOTALL | re.VERBOSE,
 )
 _CLOSING = {"[": "]", "{": "}"}
 # before each passage of a question on several, in a test set made by ragas
@@ -191,8 +183,9 @@ def data_in(value: Any) -> Any:
         if parsed is data:
             break
         data = parsed
-    is_text = isinstance(data, str) and _JSON_STRING.fullmatch(plain_value) is None
-    return plain_value if is_text else data
+    if data is plain_value or not isinstance(data, str):
+        return data
+    return plain_value if _JSON_STRING.fullmatch(plain_value) is None else data
 
 
 def _parse(text: str) -> Any:
@@ -497,7 +490,7 @@ def is_object_written(text: str) -> bool:
         >>> is_object_written("[TextBlock(citations=None, text='Blue.')]")
         True
     """
-    if any(form.fullmatch(text) for form in _OBJECTS_WRITTEN):
+    if _OBJECT_WRITTEN.fullmatch(text):
         return True
     if _FIELDS_BEGIN.match(text) is None:
         return False

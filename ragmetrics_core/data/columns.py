@@ -830,8 +830,8 @@ def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | 
         AmbiguousColumns: If another one is filled, too, and differs. Lists and their
             JSON are equal, as are texts but for case.
     """
-    if not candidates:
-        return None
+    if len(candidates) < 2:
+        return next(iter(candidates), None)
     first = candidates[0]
     filled: list[FoundValue] = []
     empty: list[FoundValue] = []

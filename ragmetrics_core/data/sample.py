@@ -6,7 +6,7 @@ rows the field's usual column names are found, so none needs to be configured.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, cast
 
@@ -738,6 +738,7 @@ def _check_texts(
         are_addresses = are_several and all(map(_WEB_ADDRESS.fullmatch, filled))
         are_known_ids = is_of_passages and not ids.isdisjoint(filled)
         is_named = columns.get(field) is not None
+        are_written = list(map(cells.is_object_written, filled))
         has_ids = are_known_ids or (
             is_of_passages and not are_addresses and _look_like_ids(filled)
         )
@@ -753,7 +754,7 @@ def _check_texts(
         elif has_ids:
             what = "ids in place of texts"
             remedy = ', which are written {"id": …, "text": …}'
-        elif all(map(cells.is_object_written, filled)):
+        elif all(are_written):
             what = "texts written by str() of Python objects"
             remedy = "; write their texts"
         elif are_addresses:
@@ -766,18 +767,20 @@ def _check_texts(
             )
         # a column of another name has to be named
         if not (is_named and plain_name(column) in KNOWN_NAMES):
-            what = what or _what_else(field, texts, sample.answer)
+            what = what or _what_else(field, texts, sample.answer, are_written)
         if what:
             advice = "" if is_named else f" (if they are: {option})"
             doubts.append(f"{field} like {what} are judged as texts{advice}")
     return "; ".join(doubts)
 
 
-def _what_else(field: str, texts: Sequence[str], answer: str | None) -> str:
+def _what_else(
+    field: str, texts: Sequence[str], answer: str | None, are_written: Collection[bool]
+) -> str:
     """Return what the texts of a field may be beside texts; "" for nothing else."""
     if any(map(cells.breaks_off, texts)):
         return "objects that break off"
-    if any(map(cells.is_object_written, texts)):  # not all: the row would be refused
+    if any(are_written):  # not all: the row would be refused
         return "objects that str() of Python wrote"
     if field not in ("contexts", "retrieved", "reference", "answer"):
         return ""
