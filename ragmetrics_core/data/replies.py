@@ -118,13 +118,12 @@ None where a judge gives the list alone, which then decides by being empty.
 """
 
 
-def overall_fields(form: type[BaseModel]) -> list[str]:
+@lru_cache(maxsize=64)
+def overall_fields(form: type[BaseModel]) -> tuple[str, ...]:
     """Return the fields of a reply that are ``Overall``."""
-    return [
-        name
-        for name, info in form.model_fields.items()
-        if info.annotation == (bool | None)
-    ]
+    fields_of_form = form.model_fields.items()
+    overall = bool | None
+    return tuple(name for name, info in fields_of_form if info.annotation == overall)
 
 
 class CountsIfRepeated(ValueError):
@@ -438,12 +437,10 @@ class Usage:
         cost = None
         if self.cost is not None and other.cost is not None:
             cost = self.cost + other.cost
-        return Usage(
-            **dict(zip(_NAMES_OF_COUNTS, counts, strict=True)),
-            cost=cost,
-            fallbacks=tuple(sorted({*self.fallbacks, *other.fallbacks})),
-            models=tuple(sorted({*self.models, *other.models})),
-        )
+        fallbacks = tuple(sorted({*self.fallbacks, *other.fallbacks}))
+        models = tuple(sorted({*self.models, *other.models}))
+        sums: list[Any] = [*counts, cost, fallbacks, models]  # in the order of fields
+        return Usage(*sums)
 
     @property
     def stored_in_words(self) -> str:
@@ -461,8 +458,7 @@ class Usage:
         )
 
 
-_NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is int)
-_counts_of = attrgetter(*_NAMES_OF_COUNTS)
+_counts_of = attrgetter(*[each.name for each in fields(Usage) if each.type is int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class _ModelQuestion:
         self._question = question
         wanted = question.wanted_probability
         # polls in place of a probability are drawn at 1.0; a single verdict is no draw.
-        # With log-probabilities ``features.as_sent`` makes it 1.0, too.
+        # With log-probabilities ``features._as_sent`` makes it 1.0, too.
         is_polled = wanted is not None and wanted.fallback_polls > 1
         self._request = ChatRequest(
             messages=render(question),
@@ -221,14 +221,15 @@ class _ModelQuestion:
         known_weights = tuple(
             weight for weight in weights_of_tokens if weight is not None
         )
-        probable_reply = with_probable_bits(reply, wanted_probability)
+        has_tokens = bool(reply.choice.tokens)
+        probable_reply = (
+            with_probable_bits(reply, wanted_probability) if has_tokens else None
+        )
         are_all_known = 0 < len(known_weights) == len(weights_of_tokens)
         if are_all_known and probable_reply is not None:
             return Asked((probable_reply,), weights=known_weights)
         # a verdict, or a bit beside it, was drawn, and no token tells its probability
-        is_draw = bool(reply.choice.tokens) and (
-            not known_weights or probable_reply is None
-        )
+        is_draw = has_tokens and (not known_weights or probable_reply is None)
         if is_draw and wanted_probability.fallback_polls == 1:
             return await self.weigh_by_polls(wanted_probability)
         return await self.weigh_by_polls(

@@ -142,7 +142,8 @@ class Attempts:
                 self.endpoint.probing.release()
         n_calls = len(sent_at)
         n_faults = max(n_calls - 1, 0)
-        return replace(reply, usage=replace(usage, calls=n_calls, faults=n_faults))
+        usage = replace(usage, calls=n_calls, faults=n_faults)
+        return ChatReply(reply.choices, usage, reply.failures)
 
     def _wait_after(
         self,
@@ -434,7 +435,7 @@ def check_reply(
             choices[index] = replace(choice, text=text, tokens=tokens)
     models = tuple(map(sendable_text, reply.usage.models))
     usage = replace(reply.usage, models=models)
-    return replace(reply, choices=tuple(choices), usage=usage)
+    return ChatReply(tuple(choices), usage, reply.failures)
 
 
 def error_of_cut_prompt(

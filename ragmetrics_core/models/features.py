@@ -42,6 +42,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.models.chat import (
+    Capabilities,
     ChatModel,
     ChatReply,
     ChatRequest,
@@ -370,33 +371,9 @@ def no_logprobs(model_name: str) -> JudgeError:
     )
 
 
-def stated_missing(model: ChatModel) -> set[str]:
+def stated_missing(stated: Capabilities) -> set[str]:
     """Return the features that a model says it lacks."""
-    stated = model.capabilities()
     return {name for name in FEATURES if getattr(stated, name, None) is False}
-
-
-def as_sent(
-    request: ChatRequest, missing: Iterable[str], model: ChatModel
-) -> ChatRequest:
-    """Return a request as it is sent: without the features that are missing.
-
-    With log-probabilities the temperature is 1.0 whatever the request says: at another
-    one they are not those of the model. Without them it is the request's own.
-
-    For a model that reasons, the limit of the reply's length is raised, since it writes
-    much before its reply. Models that take no temperature usually reason.
-    """
-    missing = set(missing)
-    reasons = "temperature" in missing or model.capabilities().reasoning
-    if reasons and request.max_tokens is not None:
-        request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
-    for name, feature in FEATURES.items():
-        if name in missing and feature.is_used(request):
-            request = replace(request, **feature.without(request))
-    if request.top_logprobs and request.temperature is not None:
-        request = replace(request, temperature=1.0)
-    return request
 
 
 async def gather_all(
@@ -434,7 +411,8 @@ class FittedRequest:
     may_guess: bool
 
     def __post_init__(self) -> None:
-        self._stated_missing = stated_missing(self.model)
+        self._stated = self.model.capabilities()
+        self._stated_missing = stated_missing(self._stated)
         self._trial: Trial | None = None  # where it tries what nobody knows yet
         self._left_out: set[str] = set()  # features
         self._found_missing: set[str] = set()  # those of them that this request found
@@ -539,7 +517,7 @@ class FittedRequest:
 
     async def _is_answered(self, left_out: set[str]) -> bool:
         """Whether the request is answered without these features."""
-        request = as_sent(self.request, left_out, self.model)
+        request = self._as_sent(left_out)
         if "n" in left_out:
             request = replace(request, n=1)
         reply = await self.send_call(request, 0)
@@ -551,16 +529,36 @@ class FittedRequest:
         missing = self._stated_missing | self.endpoint.missing
         return self._unstated_features(missing) - self.endpoint.taken
 
+    def _as_sent(self, missing: set[str]) -> ChatRequest:
+        """Return the request as it is sent: without the features that are missing.
+
+        With log-probabilities the temperature is 1.0 whatever the request says: at
+        another one they are not those of the model. Without them it is the request's own.
+
+        For a model that reasons, the limit of the reply's length is raised, since it
+        writes much before its reply. Models that take no temperature usually reason.
+        """
+        request = self.request
+        reasons = "temperature" in missing or self._stated.reasoning
+        if reasons and request.max_tokens is not None:
+            longer = request.max_tokens * _REASONING_FACTOR
+            request = replace(request, max_tokens=longer)
+        for name, feature in FEATURES.items():
+            if name in missing and feature.is_used(request):
+                request = replace(request, **feature.without(request))
+        if request.top_logprobs and request.temperature is not None:
+            request = replace(request, temperature=1.0)
+        return request
+
     def _unstated_features(self, missing: set[str]) -> set[str]:
         """Return the features it uses without those, of which the model states nothing."""
-        request = as_sent(self.request, missing, self.model)
-        stated = self.model.capabilities()
+        request = self._as_sent(missing)
         return {
             name
             for name, feature in FEATURES.items()
-            if feature.is_used(request)
-            and name not in missing
-            and getattr(stated, name, None) is None
+            if name not in missing
+            and getattr(self._stated, name, None) is None
+            and feature.is_used(request)
             # 1 is the default, and nearly never refused
             and not (name == "temperature" and request.temperature == 1)
         }
@@ -581,7 +579,7 @@ class FittedRequest:
             self._failures = [no_logprobs(self.model.name)]
             return
         self._failures = []
-        request = as_sent(self.request, self._left_out, self.model)
+        request = self._as_sent(self._left_out)
         n_missing = len(self._missing_replies)
         if n_missing > 1 and "n" not in self._left_out:
             await self._call(replace(request, n=n_missing), self._missing_replies[0])

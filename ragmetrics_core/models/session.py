@@ -208,7 +208,7 @@ class Session:
         # A run in batches makes the same requests again to find their replies. So it
         # goes by what the model states, and not by what was found out meanwhile.
         found = set[str]() if self._is_in_batches else self._found_missing
-        return stated_missing(self.model) | found
+        return stated_missing(self.model.capabilities()) | found
 
     @property
     def _is_in_batches(self) -> bool:
