@@ -12,12 +12,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import inf
 from typing import Any, Literal
 
 from ragmetrics_core.capture.divided import lists_passages
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.plain_values import last_words_of_user
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
@@ -26,6 +28,7 @@ from ragmetrics_core.capture.structures import (
     compact,
     find_instances,
     has_no_answer,
+    lines_without_labels,
     parse_json,
     texts_of_query,
 )
@@ -85,6 +88,7 @@ _VERDICTS = frozenset(
     }
 )
 # what numbers or names a line of a list: "2. ", "- ", "Sub-question 2: "
+_BRACKETS = re.compile(r"[\[\](){}<>\"]")
 _NUMBER = re.compile(
     r"^\W{0,9}(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W{0,9}?\s",
     re.IGNORECASE,
@@ -174,11 +178,15 @@ class Reply:
 
     @cached_property
     def queries(self) -> frozenset[str]:
-        """All texts in it that may be a query: the whole, its lines, its structure's texts."""
+        """All texts in it that may be a query: the whole, its lines, its structure's texts.
+
+        Of a line also what stands behind a label, in brackets or in quotes.
+        """
         queries: set[str] = set()
         for text in self.texts:
-            queries.add(_bare_query(text))
-            queries.update(_bare_query(line) for line in text.splitlines())
+            lines = [*text.splitlines(), *lines_without_labels(text)]
+            parts = chain.from_iterable(map(_BRACKETS.split, lines))
+            queries.update(map(_bare_query, (text, *lines, *parts)))
         return frozenset(queries - {""})
 
     def writes_query(self, query: str) -> bool:
@@ -329,7 +337,8 @@ class Calls:
         queries: set[str] = set()
         for call in self.models:
             if call in self.query_writers:  # it replied before the search
-                queries |= self.replies[call].queries
+                said_by_user = _bare_query(last_words_of_user(call.prompt) or "")
+                queries |= self.replies[call].queries - {said_by_user}
         for node in self.nodes:
             if node.by_provider and node.query:
                 queries.add(_bare_query(node.query))

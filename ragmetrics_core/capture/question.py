@@ -364,6 +364,9 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         given = _said_of_input(calls, question)
         if given is not None:
             return given, ()
+        made_from = _question_beside(calls, question)
+        if made_from is not None:
+            return made_from, _GUESSED
         # the one text of the input, whatever its name, that a prompt shows
         texts_of_input = {
             text.strip()
@@ -373,9 +376,6 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         }
         if shown and texts_of_input == {question.strip()}:
             return question, ()
-        made_from = _question_beside(calls, question)
-        if made_from is not None:
-            return made_from, _GUESSED
         are_plain_functions = calls.tree.only_searches or calls.tree.root.name == FLOW
         is_sure = are_plain_functions and (len(shown) == 1 or not prompts)
         return question, () if is_sure else _GUESSED
@@ -384,12 +384,8 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
         is_sure = len({*shown_fields}) == 1 or said_last == {shown_fields[-1]}
         return shown_fields[-1], () if is_sure else _GUESSED
     # the models that chose to search, else those that may have answered
-    asked_first = [
-        call
-        for call in calls.models
-        if call.reply is not None and call.reply.tool_calls
-        if call in calls.query_writers
-    ]
+    writers = [call for call in calls.models if call in calls.query_writers]
+    asked_first = [call for call in writers if call.reply and call.reply.tool_calls]
     asked_first += calls.likely_answers[::-1]
     asked_first += [call for call in calls.prompted if call is calls.tree.root]
     for call in asked_first:
@@ -402,6 +398,13 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
             )
             is_sure = is_sure and len(words) <= _LONGEST_QUERY and not is_written
             return words, () if is_sure else _GUESSED
+    # instructions and documents stand around it
+    for call in (*writers, *asked_first):
+        lines = lines_without_labels(last_words_of_user(call.prompt) or "")
+        asked = {line for line in lines if line.endswith(ENDS_OF_QUESTION)}
+        of_user = [line for line in asked if not _is_of_documents(calls, line)]
+        if len(of_user) == 1:
+            return of_user[0], _GUESSED
     return (queries[0] if queries else None), _GUESSED
 
 
@@ -422,23 +425,26 @@ def _question_beside(calls: Calls, query: str) -> str | None:
     """Return what a prompt shows the user to ask beside a query that was made from it.
 
     It is a line of the user's that has all words of the query and more, where another
-    line is the query; or the user's last message without a document, if the query is some
-    words of it, or none of the user's shows it. None if there is nothing.
+    line is the query, or a question around words that are none; or the user's last message
+    without a document, if the query is some words of it, or none of the user's shows it.
+    None if there is nothing.
     """
     words = set(query.casefold().split())
     for call in calls.likely_answers[-1:]:
         of_user = [message.text for message in call.prompt if message.role == "user"]
         lines = lines_without_labels("\n".join(of_user))
-        if len(words) > 1 and query.strip() in lines:
-            for line in lines:
-                has_more = words < set(re.findall(r"[\w'-]+", line.casefold()))
-                if has_more and not _is_of_documents(calls, line):
-                    return line
-        last = last_words_of_user(call.prompt) or query
-        is_short = len(last) <= _LONGEST_QUERY and not _holds_documents(calls, last)
         # some words of it, and no question that instructions stand around
         bare_query = query.strip()
-        is_whole = bare_query in lines or bare_query.endswith(ENDS_OF_QUESTION)
+        is_line = bare_query in lines
+        is_whole = is_line or bare_query.endswith(ENDS_OF_QUESTION)
+        for line in lines if len(words) > 1 else ():
+            has_more = words < set(re.findall(r"[\w'-]+", line.casefold()))
+            is_question = not is_whole and line.endswith(ENDS_OF_QUESTION)
+            may_ask = has_more and (is_line or is_question)
+            if may_ask and not _is_of_documents(calls, line):
+                return line
+        last = last_words_of_user(call.prompt) or query
+        is_short = len(last) <= _LONGEST_QUERY and not _holds_documents(calls, last)
         is_taken = not is_whole and shows([last], query)
         if is_short and (is_taken or not shows(of_user, query)):
             return last
@@ -543,6 +549,9 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         of_user = [turn.content for turn in tree.history if turn.role == "user"]
         if any(_holds_documents(calls, text) for text in of_user):
             return _WHOLE_PROMPTS
+        # found in prompts before it was known what is asked: steps of this turn, too
+        if tree.question is None and line in map(as_one_line, of_user):
+            return _SHOWN
         roles = [turn.role for turn in tree.history] + ["user"]
         # an agent may have answered by a call of a tool, such as a schema's
         is_unanswered = ("user", "user") in pairwise(roles)

@@ -491,7 +491,7 @@ def test_without_a_question_nothing_is_exact(seed):
 
     asked = changed(run.tree, forget)
     sample = only_sample(replace(asked, question=None))
-    assert sample.question is None
+    assert sample.question is None or "question_guessed" in sample.capture.doubts
     assert sample.capture.grade in ("inferred", "incomplete")
 
 

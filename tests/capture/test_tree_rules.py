@@ -1659,7 +1659,47 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
             alone(found(F, query="The Algarve")),
             alone(reads(asked(PORTO + FARO))),
         ],
-        [(CONDENSED, [PORTO, FARO], ANSWER, "question_guessed")],
+        [(QUESTION, [PORTO, FARO], ANSWER, "question_guessed")],
+    ),
+    "a search that a model wrote in a line of its thoughts": (
+        [
+            alone(
+                reads(f"Tools: search.\nQuestion: {QUESTION}", f"search[{CONDENSED}]")
+            ),
+            alone(found(P, query=CONDENSED)),
+            alone(
+                reads(
+                    f"Question: {QUESTION}\nsearch[{CONDENSED}]\nObservation: {PORTO}"
+                )
+            ),
+        ],
+        [(QUESTION, [PORTO], ANSWER, "question_guessed")],
+    ),
+    "a search that a model wrote behind a label": (
+        [
+            alone(reads(f"Question: {QUESTION}", f"Think.\nAction Input: {CONDENSED}")),
+            alone(found(P, query=CONDENSED)),
+            alone(reads(asked(PORTO))),
+        ],
+        [(QUESTION, [PORTO], ANSWER, "question_guessed which_turn")],
+    ),
+    "a search that a model wrote as a call in its text": (
+        [
+            alone(reads(QUESTION, f'<call>{{"query": "{CONDENSED}"}}</call>')),
+            alone(found(P, query=CONDENSED)),
+            alone(
+                reads(f"<result>{PORTO}</result>"),
+                history=(
+                    Said(role="user", content=QUESTION),
+                    Said(role="assistant", content="<call/>"),
+                ),
+            ),
+        ],
+        [(QUESTION, [PORTO], ANSWER, "history_unread question_guessed")],
+    ),
+    "a search for some words of the question that the prompt shows": (
+        [alone(found(P, query="lies on the Douro")), alone(reads(asked(PORTO)))],
+        [(QUESTION, [PORTO], ANSWER, "question_guessed")],
     ),
     "two questions that were translated, and searched for alone": (
         [
@@ -1669,8 +1709,13 @@ FLOWS: dict[str, tuple[list[Tree], list[Told]]] = {
             alone(found(F, query=AND_FARO)),
         ],
         [
-            (QUESTION, [PORTO], None, f"{FLOW} no_answer question_guessed"),
-            (AND_FARO, [FARO], None, f"{FLOW} no_answer question_guessed"),
+            (
+                "Welche Stadt liegt am Douro?",
+                [PORTO],
+                None,
+                f"{FLOW} no_answer question_guessed",
+            ),
+            ("Und wo liegt Faro?", [FARO], None, f"{FLOW} no_answer question_guessed"),
         ],
     ),
     "two questions, one after the other": (
