@@ -14,7 +14,11 @@ LONGEST_SENTENCE = 1000
 So the work per sentence is bounded.
 """
 
-_BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
+# A run of signs is tried at its first alone.
+_BREAK = re.compile(
+    r"[.!?…。！？｡।\n](?:(?<=[.!?…])(?<![.!?…].)[.!?…]*+[\"'”’)\]]*+(?=\s)"
+    r"|(?<=[。！？｡।])[。！？｡।]*[」』”]*|(?<=\n)\n*)"
+)
 # After these a sentence goes on. The first are those that the embedded judge's weights
 # were fitted with.
 _ABBREVIATION = re.compile(

@@ -37,6 +37,8 @@ _QUOTED = re.compile(
     rf"`(?!\s)[^`\n]+(?<!\s)`|(['\"])(?:{_OPENING}|{_CLOSING})+\1", re.IGNORECASE
 )
 _TAGS = re.compile(
+    # how any of them begins: few places are looked at further
+    r"(?=[<\[◁]|^[ \t.]|\AT|assistantf)(?:"
     # at the beginning of a line, or right behind a text
     rf"(?P<opening>^[ \t]*(?:{_OPENING}|<\|channel\|>(?:analysis|commentary)\b"
     r"|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>|<(?:unused|ctrl)94>thought\b"
@@ -54,7 +56,7 @@ _TAGS = re.compile(
     # and the final channel of gpt-oss, with and without signs
     rf"|(?P<closing>{_CLOSING}"
     r"|<\|channel\|>final\b[^\n]{0,40}?<\|message\|>|assistantfinal(?=\S)"
-    r"|^\[BEGIN FINAL RESPONSE\])",
+    r"|^\[BEGIN FINAL RESPONSE\]))",
     re.IGNORECASE | re.MULTILINE,
 )
 _BLANKS = re.compile(r"\s*")

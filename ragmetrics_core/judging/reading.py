@@ -351,10 +351,8 @@ def _texts_in(value: object) -> Iterator[str]:
     """Yield the texts of a JSON value, also of the objects and lists in it."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        yield from _texts_in([*value.values()])
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _texts_in(item)
 
 
