@@ -285,7 +285,7 @@ class _ModelQuestion:
                     weights_of_tokens, shares, strict=True
                 )
             )
-        return replace(polls, weights=shares)
+        return Asked(replies, polls.failures, shares)
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int

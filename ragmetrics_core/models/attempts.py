@@ -433,8 +433,10 @@ def check_reply(
                 for token in choice.tokens
             )
             choices[index] = replace(choice, text=text, tokens=tokens)
-    models = tuple(map(sendable_text, reply.usage.models))
-    usage = replace(reply.usage, models=models)
+    usage = reply.usage
+    models = tuple(map(sendable_text, usage.models))
+    if models != usage.models:
+        usage = replace(usage, models=models)
     return ChatReply(tuple(choices), usage, reply.failures)
 
 

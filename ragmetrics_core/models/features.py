@@ -276,7 +276,7 @@ FEATURES: Mapping[str, Feature] = {
         lambda request: request.top_logprobs > 0,
         lambda _: {"top_logprobs": 0},
     ),
-    "n": Feature("n", lambda request: request.n > 1, lambda _: {}),
+    "n": Feature("n", lambda request: request.n > 1, lambda _: {"n": 1}),
     "json_schema": Feature(
         "schema",
         lambda request: request.schema is not None,
@@ -419,7 +419,6 @@ class FittedRequest:
         self._refused: str | None = None  # the feature that the last calls refused
         self._choices: list[Choice] = []
         self._failures: list[JudgeError] = []
-        self._usage = Usage()
         # The replies that are still to come, by their index among all.
         self._missing_replies = list(range(self.request.n))
 
@@ -428,7 +427,7 @@ class FittedRequest:
 
         Returns:
             The replies. Failures are not raised: they are in ``failures``. The usage
-            names the features that the request had to do without.
+            only names the features that the request had to do without.
         """
         async with self.endpoint.first_with(self._untried) as self._trial:
             missing = self.endpoint.missing | self.endpoint.refused
@@ -446,7 +445,7 @@ class FittedRequest:
             and feature.is_lost
             and feature.is_used(self.request)
         ]
-        usage = self._usage + Usage(fallbacks=tuple(sorted(fallbacks)))
+        usage = Usage(fallbacks=tuple(sorted(fallbacks)))
         return ChatReply(tuple(self._choices), usage, tuple(self._failures))
 
     async def _ask_without_refused(self) -> None:
@@ -517,11 +516,7 @@ class FittedRequest:
 
     async def _is_answered(self, left_out: set[str]) -> bool:
         """Whether the request is answered without these features."""
-        request = self._as_sent(left_out)
-        if "n" in left_out:
-            request = replace(request, n=1)
-        reply = await self.send_call(request, 0)
-        self._usage += reply.usage
+        reply = await self.send_call(self._as_sent(left_out), 0)
         return bool(reply.choices)
 
     def _untried(self) -> set[str]:
@@ -586,15 +581,15 @@ class FittedRequest:
             if not self._missing_replies or self._failures:
                 return
             self._leave_out("n")  # fewer replies came than were asked for
-        request_for_one = replace(request, n=1)
+            request = replace(request, n=1)
         indices = self._missing_replies
         if self._trial is not None:  # five calls would be refused like one
             first_index, *indices = indices
-            await self._call(request_for_one, first_index)
+            await self._call(request, first_index)
             if self._is_rejected:
                 self._failures *= len(self._missing_replies)
                 return
-        await gather_all(self._call(request_for_one, index) for index in indices)
+        await gather_all(self._call(request, index) for index in indices)
 
     @property
     def _lacks_what_it_needs(self) -> bool:
@@ -603,7 +598,6 @@ class FittedRequest:
     async def _call(self, request: ChatRequest, first_index: int) -> None:
         """Send one call, and note its replies, or why there is none."""
         reply = await self.send_call(request, first_index)
-        self._usage += reply.usage
         if not reply.choices:
             self._failures += reply.failures
             self._refused = refused_feature(reply.error, request)

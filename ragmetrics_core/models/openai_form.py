@@ -251,7 +251,7 @@ def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply
         )
         if lacks_sent or lacks_received:
             prices = None
-    return replace(reply, usage=priced(reply.usage, prices))
+    return ChatReply(reply.choices, priced(reply.usage, prices), reply.failures)
 
 
 def priced(usage: Usage, prices: tuple[float, float] | None) -> Usage:

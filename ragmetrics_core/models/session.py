@@ -633,6 +633,7 @@ class Session:
                 may_guess=not self._is_in_batches,  # each guess would be a batch
             )
             reply = await fitted.complete()
+            fetched.usage += reply.usage
         else:  # of several questions; it has no feature to leave out
             questions = [question_by_key[key] for key in keys]
             text = request_text(request.messages[0].content, questions)
@@ -648,7 +649,6 @@ class Session:
         for key in keys:
             if fetched.outcomes[key] is None:
                 fetched.outcomes[key] = next(failures, too_few)
-        fetched.usage += reply.usage
 
     async def _send_call(
         self,
@@ -657,7 +657,7 @@ class Session:
         request: ChatRequest,
         first_index: int,
     ) -> ChatReply:
-        """Send one call for ``request.n`` replies, and store those that come.
+        """Send one call for ``request.n`` replies, store those that come, note the cost.
 
         Example: of 3 replies that are asked for, 2 come: they are filled in under the
         first two keys, and the third stays None. ``keys`` are those of all replies that
@@ -678,6 +678,7 @@ class Session:
             reply = replace(reply, choices=(), failures=(cut,) * request.n)
         elif cut is not None:
             reply = await self._attempts.count_again(request, reply, cut)
+        fetched.usage += reply.usage
         refusal = reply.error
         if isinstance(refusal, errors.UnusableReply) and refusal.finish:
             # Like any reply that cannot be used it is asked for again.
