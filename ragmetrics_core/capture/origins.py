@@ -47,6 +47,8 @@ _LONGEST_PHRASE = 48  # letters that may stand in another sentence by chance
 _LONGEST_FRAME = 32  # letters around the answer of an engine
 _LONG_WORD_WITH_SIGNS = re.compile(r"(?=.*[a-zA-Z0-9][^a-zA-Z]+[a-zA-Z0-9])[!-~]{16,}")
 
+_BETWEEN_STRINGS = re.compile(r'"[\s:,]+"')
+
 # of each letter of a text: found or unknown, asked by a model, or written by one
 _OTHER, _ASKED, _WRITTEN = range(3)
 # of what happened at one moment: a model wrote before anybody repeats it
@@ -325,7 +327,9 @@ class OriginsReader:
             if end - start < _SHORTEST_CUT or is_phrase or is_of_user:
                 continue
             if not _is_address(form.source, first, last):
-                text = text[:first] + CUT + text[last:]
+                # what stands between two strings stays: JSON goes on being JSON
+                between = _BETWEEN_STRINGS.findall(text, first, last)
+                text = text[:first] + CUT.join(["", *between, ""]) + text[last:]
         return text
 
 

@@ -63,6 +63,7 @@ from ragmetrics_core.data import (
 _NO_OVERRIDES = Overrides()
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 _DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\W*\d[\d.,]*\W*")
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence"
@@ -323,9 +324,9 @@ def _doubts_of_tools(
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, which tells more than what was found, and none of a word
-    or two: "4.4 pounds" is a value. What a tool that searched in vain says of that counts
-    where the answer was made of it. Where the user has said which search, only what these
-    return around documents is in doubt.
+    or two, or of one number: "4.4 pounds" is a value. What a tool that searched in vain
+    says of that counts where the answer was made of it. Where the user has said which
+    search, only what these return around documents is in doubt.
     """
     calls = turn.calls
     are_named = calls.context_tools is not None
@@ -335,25 +336,20 @@ def _doubts_of_tools(
             found_answer.text or "", node.text or "", turn.question or ""
         ):
             names[node.name] = None
-    contexts = "".join(
-        letters_of(context.text) for context in found_evidence.contexts or ()
-    )
+    contexts = [Document(each.text) for each in found_evidence.contexts or ()]
     searches = [each for each in found_evidence.brought if each.kind == "retrieval"]
     documents = [document for each in searches for document in each.documents]
     found = [letters for each in documents if (letters := letters_of(each.text))]
+    known = [*documents, *contexts]
     for call in tools_read:
         if are_named and call.name not in calls.named_to_search:
             continue
         text = call.items[0].text
         if are_named and not any(each in letters_of(text) for each in found):
             continue
-        passages = divided(text) or (Document(text),)
-        is_said = all(letters_of(passage.text) in contexts for passage in passages)
-        shows_documents = bool(documents) and presents_documents(
-            text, call.query, [documents]
-        )
-        is_value = len(letters_of(text)) < SHORTEST
-        is_left_out = is_value or is_said or shows_documents or not call.shown
+        shows_documents = bool(known) and presents_documents(text, call.query, [known])
+        is_value = len(letters_of(text)) < SHORTEST or _NUMBER.fullmatch(text)
+        is_left_out = is_value or shows_documents or not call.shown
         if found_evidence.contexts is None or not is_left_out:
             names[call.name or "?"] = None
     if names:
@@ -508,12 +504,10 @@ def _texts_brought(
     """
     brought: list[Brought] = []
     texts_of_tools: set[str] = set()
-    with_passages = {each.call for each in origins.lists}
     found = {each.call: each.documents for each in found_evidence.brought}
     told = set(calls.named_tools)
     for node in calls.nodes:
-        is_search = node in calls.named_tools and node in with_passages
-        if node.kind != "tool" or node.is_control or is_search:
+        if node.kind != "tool" or node.is_control:
             continue
         if calls.is_in_search(node):
             continue
@@ -597,16 +591,21 @@ def presents_documents(
         lists: Lists of documents, as searches returned them.
     """
     text = as_json(text)
+    is_json = parse_json(text) is not None
     letters = letters_of(text)
     documents = list(chain.from_iterable(lists))
     forms = [letters_of(form) for each in documents for form in each.texts]
-    beginnings = [form[:_SHOWN_BEGINNING] for form in forms if form]
-    if all(lists) and not any(each in letters for each in beginnings):
+    # a part of a document, or the beginning of one
+    if all(lists) and not any(
+        letters in form or form[:_SHOWN_BEGINNING] in letters for form in forms if form
+    ):
         return False
     known = texts_of_query(query)
     for document in documents:
-        known += [*document.texts, document.id or "", str(dict(document.metadata))]
+        known += [*document.texts, document.id or ""]
         known += find_instances(document.metadata, str)
+        if not is_json:  # of which several fields at once would leave none
+            known.append(str(dict(document.metadata)))
     form = form_of(text)
     rest = text
     for start, end in KnownTexts(known).places_in(text):

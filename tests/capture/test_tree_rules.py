@@ -1353,6 +1353,8 @@ def test_named_contexts_without_a_text_are_unknown(value):
 # a text that a tool returned beside contexts; whether the tool is to be named
 TEXTS_OF_TOOLS = {
     **dict.fromkeys(("42", "Done.", "[]", "Berlin", "北京", "4.4 pounds"), False),
+    "10.240000000000002": False,
+    "2019 51.2 2020 44.5 2021 42.3": True,
     FARO: True,
     PORTO: False,  # a text that is a context already
     f"Title: Porto\n{PORTO}\n[https://porto.example]": False,
@@ -1407,7 +1409,7 @@ ITEMS = [{"content": PORTO, "url": "p"}, {"content": FARO, "url": "f"}]
     ("result", "is_search"),
     [
         (ITEMS, True),
-        ({"query": "north", "results": ITEMS}, True),
+        ({"query": "north", "results": ITEMS, "answer": None}, True),
         ([{"id": 1, "content": PORTO, "status": "open"}], False),  # a task
         ([{"type": "text", "text": PORTO}], False),  # a block of any result
         ([*ITEMS, {"content": NOTE}], False),
@@ -1425,6 +1427,21 @@ def test_texts_with_a_score_or_a_source_each_are_finds(result, is_search):
     texts = [context.text for context in sample.known_contexts]
     assert texts == ([PORTO, FARO] if is_search else [])
     assert list(sample.capture.doubts) == ([] if is_search else ["undivided"])
+
+
+@pytest.mark.parametrize("names", [None, {"search"}])
+def test_an_answer_of_the_search_itself_beside_its_finds_is_hedged(names):
+    """A model of the provider wrote it. No passage needs to say so."""
+    told = {"answer": "It lies in the north, on a wide river.", "results": ITEMS}
+    text = json.dumps(told)
+    run = says(
+        reads(QUESTION, CALL),
+        tool(text, name="search", query="north"),
+        reads(after_tool(text)),
+    )
+    (sample,) = samples_of(run, Overrides(context_tools=names))
+    assert [context.text for context in sample.known_contexts] == [PORTO, FARO]
+    assert list(sample.capture.doubts) == ["undivided"]
 
 
 def test_of_several_texts_that_the_user_names_as_the_question_none_is_left_out():
@@ -1512,6 +1529,7 @@ def test_what_a_tool_returns_around_documents_that_it_found_is_hedged(names, res
     assert sorted(kinds) == ["retrieval", "tool"]
 
 
+QUERY = "which town lies in the north of it"
 LABELS_AROUND = [
     {"status": "success", "results": [{"content": PORTO, "score": 0.9}]},
     [{"text": PORTO, "source": "notes.md", "page": 3}],
@@ -1525,6 +1543,8 @@ LABELS_AROUND = [
         "message": "Found 1 document",
         "documents": [PORTO],
     },
+    # what the model asked stands there, too, and is cut out
+    {"query": QUERY, "images": [], "results": [{"content": PORTO, "url": "p"}]},
 ]
 
 
@@ -1552,14 +1572,17 @@ def test_what_a_tool_tells_beside_a_document_is_in_doubt(is_inside, more):
 
 
 @pytest.mark.parametrize("result", LABELS_AROUND)
-def test_labels_of_documents_that_a_tool_found_are_no_doubt(result):
+@pytest.mark.parametrize("names", [None, {"search"}])
+def test_labels_of_documents_that_a_tool_found_are_no_doubt(names, result):
     text = json.dumps(result)
+    query = result.get("query", "north") if isinstance(result, dict) else "north"
+    wish = Message("assistant", "", (ToolCall("search", {"query": query}, "1"),))
     run = says(
-        reads(QUESTION, CALL),
-        tool(text, found(P), name="search", query="where is the north"),
+        reads(QUESTION, wish),
+        tool(text, found(P), name="search", query=query),
         reads(after_tool(text)),
     )
-    (sample,) = samples_of(run)
+    (sample,) = samples_of(run, Overrides(context_tools=names))
     assert sample.capture.grade == "exact"
     assert [context.text for context in sample.known_contexts] == [PORTO]
 
