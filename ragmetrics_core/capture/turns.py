@@ -39,6 +39,7 @@ from ragmetrics_core.capture.structures import (
     ENDS_OF_QUESTION,
     as_one_line,
     compact,
+    find_instances,
     lines_without_labels,
     query_of_tool,
 )
@@ -258,7 +259,7 @@ class _OpenTurn:
 
     Attributes:
         runs: The runs: searches, and calls of models.
-        is_found_beside: Whether the run directly before or after its one search found
+        is_found_beside: Whether the run that searched before or after its one search found
             the same for the same words, as where an application shows its sources.
         forms: The letters and digits of the texts that its searches found; of a search
             that found nothing those of its query.
@@ -499,7 +500,8 @@ def _may_be_one_turn(one: Tree, other: Tree) -> bool:
 def _is_helper(helper: Tree, run: Tree) -> bool:
     """Whether a run without a search says something about the question of one that searched.
 
-    Such as its kind, or what to ask next. What states something may be an answer.
+    Such as its kind, or what to ask next: it is given that question or its answer alone.
+    What states something may be an answer.
     """
     if not _has_searched(run) or _has_searched(helper) or run.error or run.root.error:
         return False
@@ -508,8 +510,15 @@ def _is_helper(helper: Tree, run: Tree) -> bool:
     are_questions = all(line.endswith(ENDS_OF_QUESTION) for line in lines)
     is_word = " " not in reply.text.strip()
     states_nothing = are_questions or is_word or reply.is_verdict or bool(reply.values)
-    line = as_one_line(helper.question)
-    is_same = bool(line) and line == as_one_line(run.question)
+    given_texts = [helper.question]
+    if helper.question is None:
+        inputs = map(helper.to_plain_value, helper.lookup_inputs)
+        given_texts = [*find_instances([*inputs], str)]
+    said = {run.question, *(answer.text for answer in run.answers)}
+    given_lines, said_lines = (
+        {as_one_line(text) for text in texts} - {""} for texts in (given_texts, said)
+    )
+    is_same = bool(given_lines) and given_lines <= said_lines
     return is_same and states_nothing and _may_be_one_turn(helper, run)
 
 
@@ -805,7 +814,7 @@ class Turns(Generic[Run]):
         self._n_samples = 0
         # whether context_tools= names one of the tools called; None before any call
         self._is_tool_named: bool | None = None
-        self._previous: Tree | None = None  # the run taken in before
+        self._previous: Tree | None = None  # the last run that searched
         self._runs_of_block: list[Tree] = []  # under capture(question=…)
         self._open_turns: list[_OpenTurn] = []  # the one that began first stands first
         # runs that stopped, by the key that the resuming run has as well
@@ -961,7 +970,8 @@ class Turns(Generic[Run]):
                 turn.runs[0] = _doubtful(turn.runs[0], _ONE_OF_SEVERAL)
         samples = self._end_answers_from_earlier(tree, turn)
         samples += self._join_or_open(tree, turn, self._previous)
-        self._previous = tree
+        if _has_searched(tree):
+            self._previous = tree
         return samples
 
     def _end_answers_from_earlier(
@@ -998,7 +1008,7 @@ class Turns(Generic[Run]):
         Args:
             tree: The run.
             turn: The turn whose model wrote what it was asked.
-            previous: The run before it.
+            previous: The last run before it that searched.
         """
         if tree.error or tree.root.error:
             return self._samples_of(tree)

@@ -1544,7 +1544,12 @@ LABELS_AROUND = [
         "documents": [PORTO],
     },
     # what the model asked stands there, too, and is cut out
-    {"query": QUERY, "images": [], "results": [{"content": PORTO, "url": "p"}]},
+    {
+        "query": QUERY,
+        "follow_up_questions": None,
+        "answer": None,
+        "results": [{"content": PORTO, "url": "p"}],
+    },
 ]
 
 

@@ -697,6 +697,29 @@ def goes_on(query: str, answer: str, began: float) -> Tree:
             ],
             [PAINTED],
         ),
+        (  # by who is given question and answer, perhaps behind a title of the talk
+            [
+                goes_on(PAINTED, "The town did.", 5.0),
+                helper(PAINTED, "Paint of bridges", 9.0, (), PAINTED),
+                replace(
+                    helper(f"{PAINTED} The town did.", "1. In which colour?", 11.0),
+                    question=None,
+                    lookup_inputs=({"q": PAINTED, "a": "The town did."},),
+                ),
+            ],
+            [PAINTED],
+        ),
+        (  # who is given more may have been asked by the user
+            [
+                goes_on(PAINTED, "The town did.", 5.0),
+                replace(
+                    helper("And whose?", "Whose what?", 9.0),
+                    question=None,
+                    lookup_inputs=({"q": PAINTED, "say": "And whose?"},),
+                ),
+            ],
+            [PAINTED, "And whose?"],
+        ),
         (  # a summary of the talk
             [helper(QUESTION, "They spoke of a bridge.", 5.0, TALK, "Sum up.")],
             [],
