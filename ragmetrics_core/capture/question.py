@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, AskedTurn, Calls, messages_of
@@ -96,6 +96,7 @@ _ASSISTANT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
+_MOST_NAMES = 12
 _SHORTEST_SAID = 8  # letters of an answer that a question holds
 _ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # at the head of a line, in any language and script
@@ -146,7 +147,18 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             if len(lists_of_call) > 1:
                 doubts_of_places.append(_RAN_AGAIN)
         elif place is not None:
-            nothing = "returned None" if callable(place) else "leads to nothing"
+            nothing = "returned None"
+            if isinstance(place, str):  # of the names that are there, one may be meant
+                fields = (*tree.lookup_outputs, *tree.lookup_inputs)
+                names = [each for each in fields if isinstance(each, Mapping)]
+                calls_with_documents = [
+                    each.name for each in tree.root.walk() if each.documents is not None
+                ]
+                there = dict.fromkeys(
+                    [*chain.from_iterable(names), *calls_with_documents]
+                )
+                among = ", ".join(map(repr, [*there][:_MOST_NAMES]))
+                nothing = f"leads to nothing among {among or 'none'}"
             fault = fault or f"{field}_from={name_of(place)} {nothing}"
             warnings.append(f"{fault}; the rules were used")
     question: str | None

@@ -31,7 +31,6 @@ from ragmetrics_core.capture.calls import (
     tools_of,
 )
 from ragmetrics_core.capture.citations import cited_by
-from ragmetrics_core.capture.divided import divided
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.evidence import EvidenceFinder
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of

@@ -1894,7 +1894,9 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question():
 
 @pytest.mark.parametrize("field", ["question", "contexts", "answer"])
 def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field):
-    made = says(found(*DOCS), reads(asked(PORTO)))
+    """So are the names that might have been meant."""
+    calls = call("retriever", documents=DOCS, name="store"), reads(asked(PORTO))
+    made = says(*calls, lookup_outputs=({"reply": ANSWER},))
     (by_rules,) = samples_of(made)
     (sample,) = samples_of(made, Overrides(**{f"{field}_from": "nowhere"}))
     assert (sample.question, sample.contexts, sample.answer) == (
@@ -1902,7 +1904,8 @@ def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field):
         by_rules.contexts,
         by_rules.answer,
     )
-    assert any(f"{field}_from='nowhere'" in text for text in sample.capture.warnings)
+    said = f"{field}_from='nowhere' leads to nothing among 'reply', 'store'; the rules"
+    assert any(said in text for text in sample.capture.warnings)
 
 
 @pytest.mark.parametrize(

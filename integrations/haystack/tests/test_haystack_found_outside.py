@@ -344,8 +344,9 @@ def test_each_reply_of_a_generator_of_texts_is_an_answer(
     for sample in captured.samples:
         assert sample.capture is not None
         assert sample.capture.grade == "exact"
-        said = f"answer_from={place!r} leads to nothing; the rules were used"
-        assert sample.capture.warnings == ((said,) if is_several else ())
+        assert len(sample.capture.warnings) == is_several
+        for said in sample.capture.warnings:
+            assert said.startswith(f"answer_from={place!r} leads to nothing")
 
 
 def test_a_document_without_a_text_is_no_context() -> None:
