@@ -8,6 +8,7 @@ summary: both are the chain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -25,6 +26,7 @@ from ragmetrics_core.capture.calls import (
     Origins,
     end_of,
     messages_of,
+    tools_of,
 )
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
@@ -354,7 +356,8 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
     while waiting:
         reader = waiting.pop()
         place_of = _read_by(calls, reader)
-        read = [*place_of]
+        short = [*_perhaps_read_by(calls, reader)]
+        read = [*place_of, *_handed_on(calls, reader, short)]
         # the calls inside the engines whose answers a document or a tool hands on
         texts = messages_of([reader])
         for author, text in origins.answers_handed_on:
@@ -373,7 +376,7 @@ def _with_chain(calls: Calls, origins: Origins, found: FoundAnswer) -> FoundAnsw
                 chain.add(call)
                 places[call] = (*places.get(reader, ()), place_of.get(call, inf))
                 waiting.append(call)
-        perhaps_read.update(_perhaps_read_by(calls, reader))
+        perhaps_read.update(short)
     waiting = list(perhaps_read)
     while waiting:  # what they read, the chain has read as perhaps
         reader = waiting.pop()
@@ -432,6 +435,27 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
             lines = _lines_shown_to(reader)
             new_lines[letters] = [line for line in lines if line not in known]
         if shows(new_lines[letters], reply.answer):
+            yield call
+
+
+def _handed_on(calls: Calls, reader: Node, short: Sequence[Node]) -> Iterator[Node]:
+    """Yield those of some calls whose short replies the run itself handed on to a call.
+
+    The framework says so, or the reply is an entry of what a tool around it returned, and
+    the prompt shows this as the result of that tool.
+    """
+    shown = Counter(each.text for each in reader.prompt if each.role == "tool")
+    returned = Counter(node.text for node in calls.nodes if node.kind == "tool")
+    for call in short:
+        reply = calls.replies[call].answer
+        alike = [each for each in short if calls.replies[each].answer == reply]
+        is_returned = any(
+            shown[tool.text or ""] >= returned[tool.text]
+            and shows([tool.text or ""], reply)
+            and not any(tool in calls.paths[each] for each in alike if each is not call)
+            for tool in tools_of(calls.paths[call])
+        )
+        if is_returned or call in reader.replies_handed_in:
             yield call
 
 

@@ -139,10 +139,14 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             is_there = isinstance(value, str) or answer_text(value) is not None
         if is_there:
             named[field] = value
+            # "search" and "search.documents" name one call
+            is_path = isinstance(place, str)
+            call_named = tree.call_by_place.get(place) if is_path else None
+            name = place if call_named is None else call_named.name
             lists_of_call = {
                 tuple(document.text for document in call.documents)
                 for call in (tree.root.walk() if field == "contexts" else ())
-                if call.name == place and call.documents is not None
+                if call.name == name and call.documents is not None
             }
             if len(lists_of_call) > 1:
                 doubts_of_places.append(_RAN_AGAIN)
@@ -214,8 +218,7 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
     tree = calls.tree
     if tree.root.kind == "ignored" or tree.is_by_hand:
         return False
-    place = overrides.contexts_from  # a path that leads nowhere is told
-    if calls.searches or isinstance(place, str):
+    if calls.searches:
         return True
     is_there, _, fault = _value_user_named("contexts", tree, overrides)
     if is_there or fault:
@@ -245,7 +248,11 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         return is_answered or (is_asked and has_failed)
     if calls.lists or any(answer.documents for answer in tree.answers):
         return is_asked and (is_answered or has_failed)
-    is_to_search = overrides.question is not None or any(
+    # a path that leads nowhere is told where an answer may rest on it
+    is_to_search = overrides.question is not None or isinstance(
+        overrides.contexts_from, str
+    )
+    is_to_search = is_to_search or any(
         not calls.named_to_search.isdisjoint(node.offered_tools)
         for node in calls.models
     )

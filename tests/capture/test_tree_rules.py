@@ -114,6 +114,26 @@ def engine(answer: str, *inside: Call) -> Call:
     return call("agent", *inside, name="engine", query="Douro?", text=answer)
 
 
+def handed_on(*, is_told: bool) -> Tree:
+    """A second model writes the answer from a short draft."""
+    run = says(
+        found(P, F),
+        reads(asked(PORTO), "Porto."),
+        reads(f"Topic: {QUESTION}\nDraft: Porto."),
+    )
+    _, draft, article = run.root.children
+    article.replies_handed_in = (draft,) if is_told else ()
+    return run
+
+
+def found_twice() -> Tree:
+    """A place leads to what the second of two searches of one name found."""
+    run = says(found(P), found(F), reads(asked(PORTO, FARO)))
+    run.call_by_place = {"retriever.documents": run.root.children[1]}
+    run.lookup_outputs = ({"retriever.documents": (F,)},)
+    return run
+
+
 def corrective(*search: Call, page: str = WEB, reply: str | Message = BETTER) -> Tree:
     """LangGraph's CRAG: a grade, a rewritten question, a search of the web by a step."""
     return says(
@@ -987,7 +1007,6 @@ ROWS: dict[str, Row] = {
         ),
         [FARO, PORTO],
         "p f",
-        "further_call",
         calls="written retrieval",
     ),
     "a short reply that a tool hands on in a structure": Row(
@@ -999,7 +1018,26 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO, FARO],
         "p f",
+    ),
+    "a short reply that two models inside of a tool gave": Row(
+        says(
+            tool(
+                "Porto.",
+                found(P, F),
+                reads(asked(FARO), "Porto."),
+                reads(asked(PORTO), "Porto."),
+            ),
+            reads(after_tool("Porto.")),
+        ),
+        [FARO, PORTO],
+        "p f",
         "further_call",
+    ),
+    "a short reply that the framework handed on": Row(
+        handed_on(is_told=True), [PORTO], "p f"
+    ),
+    "a short reply that the framework handed on to nobody": Row(
+        handed_on(is_told=False), [PORTO], "p f", "further_call"
     ),
     "a report of a tool in which a model inside said a passage": Row(
         says(
@@ -1242,6 +1280,14 @@ ROWS: dict[str, Row] = {
         where=Overrides(contexts_from="retriever"),
         hedged="contexts",
     ),
+    "named by what a call that ran twice returned last": Row(
+        found_twice(),
+        [FARO],
+        "p f",
+        "which_turn",
+        where=Overrides(contexts_from="retriever.documents"),
+        hedged="contexts",
+    ),
     "named by a call that ran twice, and found the same": Row(
         says(found(P), found(P), reads(asked(PORTO))),
         [PORTO],
@@ -1324,11 +1370,15 @@ def test_scores_are_those_of_the_last_step():
         says(reads("Hello")),
         tree(call("ignored", found(*DOCS), reads(asked(PORTO))), question=None),
         tree(reads(asked(PORTO), GRADED), taken=DOCS),
+        tree(step(*DOCS), question=None),
     ],
-    ids=["no retrieval", "ignored", "a grader of what is handed in"],
+    ids=["no retrieval", "ignored", "a grader of what is handed in", "an index"],
 )
 def test_no_sample(run):
     assert samples_of(run) == []
+    # a place elsewhere makes none of what answered nobody
+    if run.question is None:
+        assert samples_of(run, Overrides(contexts_from="retriever")) == []
 
 
 @pytest.mark.parametrize("place", ["chunks", lambda run: None])

@@ -81,6 +81,16 @@ def bare_agent() -> Row:
 
 
 @row
+def named_by_a_socket_of_a_tool() -> Row:
+    return Row(
+        agent(search_tool(), query=QUESTION),
+        USER,
+        [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
+        capture={"contexts_from": "search.documents"},
+    )
+
+
+@row
 def agent_with_pipeline_tool() -> Row:
     tool = PipelineTool(
         pipeline=connected(

@@ -252,7 +252,10 @@ def test_preprocessing_without_a_writer_is_no_sample() -> None:
     assert 0 < steps[1] <= 5 * steps[0]
 
 
-def test_an_index_that_a_pipeline_builds_of_files_is_no_evidence() -> None:
+@pytest.mark.parametrize("place", [None, "retrieve.documents"])
+def test_an_index_that_a_pipeline_builds_of_files_is_no_evidence(
+    place: str | None,
+) -> None:
     store = InMemoryDocumentStore()
     index = connected(
         ("read.documents", "split.documents"),
@@ -262,7 +265,7 @@ def test_an_index_that_a_pipeline_builds_of_files_is_no_evidence() -> None:
         write=DocumentWriter(store),
     )
     sources = [ByteStream(PAGE.encode()), ByteStream(SNIPPET.encode())]
-    with capture() as captured:
+    with capture(contexts_from=place) as captured:
         index.run({"read": {"sources": sources}})
     assert captured.samples == ()
     ask = connected(

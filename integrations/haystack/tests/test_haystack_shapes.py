@@ -98,6 +98,7 @@ def test_shape(name: str, mode: str) -> None:
     for sample, expected in zip(samples, one.expected, strict=True):
         notes = sample.capture
         assert notes is not None
+        assert not any("leads to nothing" in each for each in notes.warnings)
         assert sample.question == expected.question
         assert [(c.text, c.id, c.score) for c in sample.known_contexts] == shown(
             expected.contexts
