@@ -186,8 +186,13 @@ def history_of_prompts(
             no history.
     """
     nodes = list(root.walk())
+    # a reranker's model is shown no talk of the user
+    rerankers = [node for node in nodes if node.kind == "reranker"]
+    of_rerankers = {inner for node in rerankers for inner in node.walk()}
     shown_replies = [
-        node for node in nodes if any(m.role == "assistant" for m in node.prompt)
+        node
+        for node in nodes
+        if node not in of_rerankers and any(m.role == "assistant" for m in node.prompt)
     ]
     documents = [document for node in nodes for document in node.documents or ()]
     end_of_reply: dict[str, float] = {}  # by its letters: an agent may write it anew

@@ -397,10 +397,20 @@ def ledger(
     number = tree.turn_number or 1 + n_user_turns
     order = Order(turn.calls)
     places_shown = partial(_places_shown, found_answer, found_evidence)
-    calls = [
-        call.model_copy(update={"shown": places_shown(call.items)})
-        for call in tree.earlier_calls
-    ]
+    calls: list[EvidenceCall] = []
+    # what a tool's reply was written from counts again where all its replies are shown
+    is_reply_shown: dict[tuple[object, ...], bool] = {}
+    for earlier in tree.earlier_calls:
+        key = (earlier.turn, earlier.step, earlier.agent, earlier.name)
+        if earlier.kind == "written" and earlier.name is not None:
+            is_shown = bool(places_shown(earlier.items))
+            is_reply_shown[key] = is_shown and is_reply_shown.get(key, True)
+    for earlier in tree.earlier_calls:
+        key = (earlier.turn, earlier.step, earlier.agent, earlier.name)
+        shown = places_shown(earlier.items)
+        if not shown and earlier.kind == "retrieval" and is_reply_shown.get(key):
+            shown = earlier.shown
+        calls.append(earlier.model_copy(update={"shown": shown}))
     texts = [
         replace(each, shown=places_shown(each.documents))
         for each in _texts_brought(turn.calls, origins, found_answer, found_evidence)

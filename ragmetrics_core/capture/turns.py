@@ -267,6 +267,7 @@ class _OpenTurn:
         reply: What its last model run said, by its letters, if that is no call of a
             tool.
         last_added: When its last run was added, by the monotonic clock.
+        row: Searches directly one after another for the same words have one number.
         rests_on_earlier: Whether its first run searched nothing, and may answer from
             what earlier turns of its conversation found.
     """
@@ -276,6 +277,7 @@ class _OpenTurn:
     replies: list[Reply] = field(default_factory=list)
     reply: str = ""
     last_added: float = 0.0
+    row: int = 0
     is_found_beside: bool = False
     rests_on_earlier: bool = False
 
@@ -1031,7 +1033,11 @@ class Turns(Generic[Run]):
                 return []
             # what the task answered before a new search is over
             samples = self._close([each for each in of_task if each.reply])
-            turn = _OpenTurn()
+            turn = _OpenTurn(row=self._n_runs)
+            for other in of_task:
+                asked_alike = _texts_asked(tree) == _texts_asked(other.runs[-1])
+                if other.row and other.runs[-1] is previous and asked_alike:
+                    turn.row = other.row
             turn.is_found_beside = previous is not None and _finds_all_of(
                 previous, tree
             )
@@ -1100,6 +1106,10 @@ class Turns(Generic[Run]):
                 for turn in turns
                 if turn.is_read_by(tree, found.difference(turn.forms))
             ] or turns
+        if not is_of_another_task:
+            # an application may have thrown away what it found for the same words
+            rows = {turn.row for turn in turns if turn.row}
+            turns = [each for each in of_task if each in turns or each.row in rows]
         for turn in turns:
             others = [other for other in turns if other is not turn]
             found = {form for other in others for form in other.forms}
@@ -1161,10 +1171,13 @@ class Turns(Generic[Run]):
                 self._tell(_UNREAD)
             made = self._samples_of(tree)
             samples += made
-            # a chain, and no bare model, or one that chose to call no tool
-            is_unsearched = any(
-                run.root.kind != "model" for run in turn.runs
-            ) and not any(call.offered_tools for call in _model_calls(tree))
+            # a chain, and no bare model, or one that chose to call no tool; that it is
+            # mere talk is known where the user said which tools search
+            is_unsearched = (
+                self._overrides.context_tools is None
+                and any(run.root.kind != "model" for run in turn.runs)
+                and not any(call.offered_tools for call in _model_calls(tree))
+            )
             if is_unsearched and not made and self._hint:
                 self._tell(self._hint)
         return samples

@@ -40,7 +40,7 @@ from ragmetrics_core.capture import (
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.sample_parts import EvidenceCall, Ledger, Turn
+from ragmetrics_core.data.sample_parts import Context, EvidenceCall, Ledger, Turn
 from ragmetrics_core.metrics.ledger_calls import (
     call_table,
     curve_by_call,
@@ -806,6 +806,32 @@ def test_what_a_state_keeps_of_an_earlier_turn_and_nobody_is_shown_is_no_context
     (sample,) = samples_of(run)
     assert (sample.contexts, sample.capture.grade) == (None, "incomplete")
     assert set(sample.capture.doubts) == {"no_search"}
+
+
+@pytest.mark.parametrize(
+    ("replies", "shown", "places"),
+    [
+        ([REPORT], [REPORT], (0,)),
+        ([REPORT], [], ()),
+        ([REPORT, TRIP], [REPORT], ()),  # either may have been written from it
+        ([REPORT, TRIP], [REPORT, TRIP], (0,)),
+    ],
+)
+def test_an_earlier_search_counts_where_what_its_tool_wrote_of_it_is_shown(
+    replies, shown, places
+):
+    search = EvidenceCall(
+        kind="retrieval", name="ask", items=(P.context(),), shown=(0,)
+    )
+    written = [
+        EvidenceCall(kind="written", name="ask", items=(Context(text=text),))
+        for text in replies
+    ]
+    run = says(reads("\n".join([*shown, "And when?"])), question="And when?")
+    run.earlier_calls, run.turn_number = (*written, search), 2
+    (sample,) = samples_of(run)
+    assert sample.ledger.calls[-1].shown == places
+    assert (sample.capture.grade == "exact") == bool(places)
 
 
 @pytest.mark.parametrize("way", ["handed to a call", "by a reranker"])

@@ -384,16 +384,24 @@ def test_a_document_that_holds_an_earlier_question_and_answer_is_no_talk():
 
 
 @pytest.mark.parametrize(
-    ("kind", "offered", "is_told"),
-    [("step", (), True), ("model", (), False), ("step", ("search",), False)],
+    ("kind", "offered", "context_tools", "is_told"),
+    [
+        ("step", (), None, True),
+        ("step", (), set(), False),  # mere talk, as the user said
+        ("model", (), None, False),
+        ("step", ("search",), None, False),
+    ],
 )
-def test_a_chain_without_a_search_is_told_beside_runs_with_one(kind, offered, is_told):
+def test_a_chain_without_a_search_is_told_beside_runs_with_one(
+    kind, offered, context_tools, is_told
+):
     """Its search may be code of its own. A bare model may write a title."""
     answering = model(f"{PAGE}\nBy whom?", "The mayor did.", 0.1)
     answering.root.offered_tools = offered
     if kind == "step":
         answering.root = Node("step", "chain", 0.0, 1.0, [answering.root])
-    turns: Turns[Tree] = Turns(lambda run: [run], Overrides(), hint="a hint")
+    overrides = Overrides(context_tools=context_tools)
+    turns: Turns[Tree] = Turns(lambda run: [run], overrides, hint="a hint")
     samples = [
         *turns.add(answering),
         *turns.add(searches_and_answers("Who?", "I.", 2.0)),
@@ -990,21 +998,25 @@ def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read()
 
 
 @pytest.mark.parametrize(
-    ("found", "shown", "joined"),
+    ("first_query", "found", "shown", "joined"),
     [
-        ([PAGE, PAGE], [PAGE], [0, 1]),
-        ([PAGE, BOOK], [BOOK], [1]),  # it holds the page
-        ([BOOK, PAGE], [BOOK], [0]),
-        ([PAGE, BOOK], [BOOK, PAGE], [0, 1]),
-        ([PAGE, PIECE], [PIECE], [1]),
+        ("By whom was it opened?", [PAGE, PAGE], [PAGE], [0, 1]),
+        ("By whom was it opened?", [PAGE, BOOK], [BOOK], [1]),  # it holds the page
+        ("By whom was it opened?", [BOOK, PAGE], [BOOK], [0]),
+        ("By whom was it opened?", [PAGE, BOOK], [BOOK, PAGE], [0, 1]),
+        ("By whom was it opened?", [PAGE, PIECE], [PIECE], [1]),
+        # what was found for the same words was thrown away
+        ("By whom was it opened?", [PORTO, PAGE], [PAGE], [1]),
+        (QUESTION, [PORTO, PAGE], [PAGE], [0, 1]),
+        (QUESTION, [PAGE, PORTO], [PAGE], [0, 1]),
     ],
 )
 def test_of_searches_by_themselves_those_belong_to_a_model_whose_texts_it_shows(
-    found, shown, joined
+    first_query, found, shown, joined
 ):
     """What stands inside of the text of another search is that one's."""
     turns: Turns[Tree] = Turns(lambda run: [run], Overrides())
-    queries = ["By whom was it opened?", QUESTION]
+    queries = [first_query, QUESTION]
     for began, text in enumerate(found):
         assert turns.add(search(queries[began], began, text)) == []
     assert turns.add(model("\n".join([*shown, QUESTION]), ANSWER, 3.0)) == []

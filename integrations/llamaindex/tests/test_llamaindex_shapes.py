@@ -33,6 +33,7 @@ from llama_index.core.postprocessor import (
     MetadataReplacementPostProcessor,
     SimilarityPostprocessor,
 )
+from llama_index.core.postprocessor.rankGPT_rerank import RankGPTRerank
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
@@ -418,6 +419,21 @@ def _(kit: Kit) -> None:
         SimilarityPostprocessor(similarity_cutoff=8),
     ]
     kit.engine(post=post).query(QUESTION)
+
+
+def reranked(kit: Kit, post: Any) -> None:
+    """The framework makes no span of what a reranker does async."""
+    asyncio.run(kit.engine(post=[post]).aquery(QUESTION))
+
+
+row("an async reranker", Expected(contexts=RERANKED))(
+    lambda kit: reranked(kit, LLMRerank(llm=kit.llm(script=RANKING), top_n=2))
+)
+row("an async reranker that asks for an order", Expected(contexts=(LYON, PARIS)))(
+    lambda kit: reranked(
+        kit, RankGPTRerank(llm=kit.llm(script={"passages": "[3] > [1]"}), top_n=2)
+    )
+)
 
 
 # -- retrievers

@@ -2,6 +2,8 @@
 
 - The constructor of ``VectorStoreQueryResult``: an application searches a vector store by
   itself, of which no span tells. It is put back when the last listener leaves.
+- ``apostprocess_nodes``: a reranker's own async code, of which no span tells either, calls
+  a model. It is put back likewise.
 - The streams of a response: no hook tells when an application has read a streamed answer,
   or left it. The answer is copied while the application reads it, never in its place. Each
   replacement belongs to one response and goes with it.
@@ -11,7 +13,7 @@
 
 import functools
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_stack
 from types import AsyncGeneratorType, FrameType, GeneratorType
@@ -28,14 +30,16 @@ from llama_index.core.objects.tool_node_mapping import (
     BaseQueryToolNodeMapping,
     BaseToolNodeMapping,
 )
+from llama_index.core.postprocessor.rankGPT_rerank import RankGPTRerank
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.evaluation.ragmetrics.recording.run import call_when_gone
 
 from ragmetrics_core.capture import ReplacedMethods
 
-# the constructor of a store's results, which is replaced while somebody listens
-RESULT_METHODS = ReplacedMethods()
+# what is replaced while somebody listens
+REPLACED_METHODS = ReplacedMethods()
 # Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]
 # a context around the fetching of each piece: a model may be called only then
@@ -58,7 +62,7 @@ def tell_searches(on_search: Callable[[VectorStoreQueryResult], object]) -> None
     """Have it told when a vector store was searched, of which no span tells.
 
     All stores make one class of result: its constructor tells of each search, until
-    ``RESULT_METHODS.restore()`` is called.
+    ``REPLACED_METHODS.restore()`` is called.
 
     Args:
         on_search: Called with each result of a vector store.
@@ -72,7 +76,28 @@ def tell_searches(on_search: Callable[[VectorStoreQueryResult], object]) -> None
 
         return tell
 
-    RESULT_METHODS.replace(VectorStoreQueryResult, "__init__", telling)
+    REPLACED_METHODS.replace(VectorStoreQueryResult, "__init__", telling)
+
+
+def tell_async_rerankings(rerank: Callable[..., Awaitable[object]]) -> None:
+    """Have postprocessors called through a function of ours where they run async.
+
+    Example: the framework makes a span of ``LLMRerank.postprocess_nodes``, and none of
+    ``apostprocess_nodes``, until ``REPLACED_METHODS.restore()`` is called.
+
+    Args:
+        rerank: Called with the method, the postprocessor, and what the method was given.
+    """
+    for owner in (BaseNodePostprocessor, RankGPTRerank):
+
+        def telling(method: Callable[..., object]) -> Callable[..., object]:
+            @functools.wraps(method)
+            async def tell(*args: Any, **kw: Any) -> object:
+                return await rerank(method, *args, **kw)
+
+            return tell
+
+        REPLACED_METHODS.replace(owner, "apostprocess_nodes", telling)
 
 
 def wrap_stream(

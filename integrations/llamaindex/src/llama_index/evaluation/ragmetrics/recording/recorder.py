@@ -7,7 +7,14 @@ here, and runs that belong together are joined by the core.
 
 import itertools
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,8 +35,9 @@ from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.recording import copies
 from llama_index.evaluation.ragmetrics.recording.patches import (
-    RESULT_METHODS,
+    REPLACED_METHODS,
     is_called_aside,
+    tell_async_rerankings,
     tell_searches,
     wrap_stream,
 )
@@ -119,6 +127,12 @@ _IGNORED = OpenSpan()
 # model may be called only then.
 _span_while_reading: ContextVar[OpenSpan | None] = ContextVar(
     "ragmetrics_reading", default=None
+)
+
+# The id of the span around an async reranking, and that of ours in its place: the
+# framework makes none, and names the outer one to what is called inside.
+_span_of_reranking: ContextVar[tuple[str | None, str]] = ContextVar(
+    "ragmetrics_reranking", default=("", "")
 )
 
 
@@ -215,6 +229,7 @@ class Recorder:
     def _opened(self, _: Listener) -> None:
         """Put the hooks in for a new listener, unless they are there."""
         tell_searches(self.on_search_of_store)
+        tell_async_rerankings(self.on_async_reranking)
         root = get_dispatcher()
         # Handlers compare equal by value, so ours are looked for by identity; others may
         # have removed them.
@@ -226,7 +241,7 @@ class Recorder:
     def _closed(self, listener: Listener) -> None:
         """Note as a problem of the listener that a streamed answer was not read yet."""
         if not self.listeners.open:
-            RESULT_METHODS.restore()
+            REPLACED_METHODS.restore()
         for span in list(self._spans.values()):
             run = span.run
             if run is not None and run.is_streamed and listener in run.listeners:
@@ -274,6 +289,9 @@ class Recorder:
 
     def _span_around(self, parent_id: str | None) -> OpenSpan:
         """The span around a new one, else the run whose streamed answer is read here."""
+        outer_id, reranking_id = _span_of_reranking.get()
+        if parent_id == outer_id:
+            parent_id = reranking_id
         around = self._spans.get(parent_id or "")
         return around or _span_while_reading.get() or _NO_SPAN
 
@@ -308,7 +326,8 @@ class Recorder:
             wrap_stream(instance, partial(self._note_written, run, id(instance)))
         # of the call around it only a part, such as a tool that calls itself
         is_part = kind == "write" or (kind == "predict" and run is not None)
-        if kind is None or is_part or kind == around.kind == "tool":
+        is_part = is_part or (kind == around.kind and kind in ("tool", "post"))
+        if kind is None or is_part:
             if run is not None and "prompt_args" in arguments:
                 self._copy(copies.copy_talk_of_template, run, arguments)
             return around.inside()
@@ -435,6 +454,31 @@ class Recorder:
             around.node.evidence_not_recorded += (_UNKNOWN_SEARCH,)
         else:
             _listeners_of_unknown_search.set(self.listeners.here())
+
+    async def on_async_reranking(
+        self,
+        method: Callable[..., Awaitable[object]],
+        postprocessor: object,
+        *args: object,
+        **kw: object,
+    ) -> object:
+        """Record what a postprocessor does async as a span, and return what it returns."""
+        outer_id = active_span_id.get()
+        id_ = f"{type(postprocessor).__name__}.apostprocess_nodes-{uuid4()}"
+        arguments = {**dict(zip(("nodes", "query_bundle"), args, strict=False)), **kw}
+        self.on_span_begin(id_, arguments, postprocessor, outer_id)
+        before = _span_of_reranking.get()
+        if id_ in self._spans:
+            _span_of_reranking.set((outer_id, id_))
+        try:
+            nodes = await method(postprocessor, *args, **kw)
+        except BaseException as error:
+            self.on_span_end(id_, postprocessor, None, error)
+            raise
+        finally:
+            _span_of_reranking.set(before)
+        self.on_span_end(id_, postprocessor, nodes, None)
+        return nodes
 
     # Streams
 
