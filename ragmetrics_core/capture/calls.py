@@ -19,7 +19,6 @@ from typing import Any, Literal
 from ragmetrics_core.capture.divided import lists_passages
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
-from ragmetrics_core.capture.plain_values import last_words_of_user
 from ragmetrics_core.capture.structures import (
     ANSWER_KEYS,
     ANSWER_NAMES,
@@ -32,7 +31,15 @@ from ragmetrics_core.capture.structures import (
     parse_json,
     texts_of_query,
 )
-from ragmetrics_core.capture.tree import Answer, Document, Message, Node, Path, Tree
+from ragmetrics_core.capture.tree import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Path,
+    Tree,
+    last_words_of_user,
+)
 from ragmetrics_core.data import Context, PassageNote
 from ragmetrics_core.data.citations import without_reasoning
 from ragmetrics_core.data.sample_parts import EvidenceFrom

@@ -19,7 +19,14 @@ from ragmetrics_core.capture.structures import (
     compact,
     find_instances,
 )
-from ragmetrics_core.capture.tree import Answer, Document, DocumentKey, Message, Node
+from ragmetrics_core.capture.tree import (
+    Answer,
+    Document,
+    DocumentKey,
+    Message,
+    Node,
+    last_words_of_user,
+)
 from ragmetrics_core.data import (
     USUAL_NAMES,
     RowError,
@@ -237,14 +244,6 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     if len(value) == 1:
         (only_value,) = value.values()
         return question_in(only_value, depth=depth - 1)
-    return None
-
-
-def last_words_of_user(messages: Sequence[Message]) -> str | None:
-    """Return the last message of the user that is not blank; None without one."""
-    for message in reversed(messages):
-        if message.role == "user" and message.text.strip():
-            return message.text
     return None
 
 

@@ -21,7 +21,6 @@ from ragmetrics_core.capture.plain_values import (
     USERS,
     Overrides,
     answer_text,
-    last_words_of_user,
     name_of,
     names_a_history,
     question_in,
@@ -34,7 +33,7 @@ from ragmetrics_core.capture.structures import (
     lines_without_labels,
     parse_json,
 )
-from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.capture.tree import FLOW, Node, Tree, last_words_of_user
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.replies import takes_words
 

@@ -8,7 +8,7 @@ in ``stages``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from types import NoneType
@@ -213,6 +213,14 @@ class Message:
     def content(self) -> str:
         """Its text, by the name that most frameworks give it."""
         return self.text
+
+
+def last_words_of_user(messages: Sequence[Message]) -> str | None:
+    """Return the last message of the user that is not blank; None without one."""
+    for message in reversed(messages):
+        if message.role == "user" and message.text.strip():
+            return message.text
+    return None
 
 
 @dataclass(slots=True, eq=False)

@@ -31,7 +31,7 @@ from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.plain_values import Overrides, last_words_of_user
+from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import has_both_speakers
 from ragmetrics_core.capture.shown import edges_of, shows
 from ragmetrics_core.capture.stages import samples_of
@@ -43,7 +43,14 @@ from ragmetrics_core.capture.structures import (
     lines_without_labels,
     query_of_tool,
 )
-from ragmetrics_core.capture.tree import FLOW, THREAD, Node, Tree, check_tree
+from ragmetrics_core.capture.tree import (
+    FLOW,
+    THREAD,
+    Node,
+    Tree,
+    check_tree,
+    last_words_of_user,
+)
 from ragmetrics_core.data import Ledger, Sample, SettingError, Turn
 from ragmetrics_core.data.replies import takes_words
 from ragmetrics_core.data.sample_parts import before_this_turn
