@@ -185,20 +185,28 @@ class Reply:
 
     @cached_property
     def queries(self) -> frozenset[str]:
-        """All texts in it that may be a query: the whole, its lines, its structure's texts.
-
-        Of a line also what stands behind a label, in brackets or in quotes.
-        """
+        """All texts in it that may be a query: the whole, its lines, its structure's texts."""
         queries: set[str] = set()
         for text in self.texts:
-            lines = [*text.splitlines(), *lines_without_labels(text)]
-            parts = chain.from_iterable(map(_BRACKETS.split, lines))
-            queries.update(map(_bare_query, (text, *lines, *parts)))
+            queries.add(_bare_query(text))
+            queries.update(_bare_query(line) for line in text.splitlines())
         return frozenset(queries - {""})
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """What stands in its lines behind a label, in brackets or in quotes."""
+        lines = [line for text in self.texts for line in text.splitlines()]
+        parts = [*chain.from_iterable(map(lines_without_labels, lines))]
+        parts += chain.from_iterable(map(_BRACKETS.split, lines))
+        return frozenset(map(_bare_query, parts)) - self.queries - {""}
 
     def writes_query(self, query: str) -> bool:
         """Whether a query was written here, alone or among others."""
-        return _bare_query(query) in self.queries
+        return _bare_query(query) in self.queries | self.parts
+
+    def mentions_query(self, query: str) -> bool:
+        """Whether a query stands in it as a part of a line alone."""
+        return _bare_query(query) in self.parts
 
 
 def _answer_of_structure(structure: Mapping[str, Any]) -> str:
@@ -335,7 +343,10 @@ class Calls:
         return frozenset(
             call
             for call, reply in self.replies.items()
-            if any(last_search.get(each, -inf) >= call.began for each in reply.queries)
+            if any(
+                last_search.get(each, -inf) >= call.began
+                for each in reply.queries | reply.parts
+            )
         )
 
     @cached_property
@@ -345,7 +356,8 @@ class Calls:
         for call in self.models:
             if call in self.query_writers:  # it replied before the search
                 said_by_user = _bare_query(last_words_of_user(call.prompt) or "")
-                queries |= self.replies[call].queries - {said_by_user}
+                reply = self.replies[call]
+                queries |= (reply.queries | reply.parts) - {said_by_user}
         for node in self.nodes:
             if node.by_provider and node.query:
                 queries.add(_bare_query(node.query))

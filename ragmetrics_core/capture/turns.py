@@ -382,6 +382,29 @@ class _OpenTurn:
             for text in texts
         )
 
+    def searches_of_suggestion(self, tree: Tree) -> list[Tree]:
+        """Return its last searches, if the user took up what an answer had suggested.
+
+        Example: an answer ends with "You may also ask: Who painted it?". That was searched
+        for, and the user's last message shows it, and nothing that was asked before.
+        """
+        is_search = [run.only_searches for run in self.runs]
+        n_before = (
+            len(is_search) - is_search[::-1].index(False) if not all(is_search) else 0
+        )
+        before, searches = self.runs[:n_before], self.runs[n_before:]
+        if not (searches and any(map(_has_searched, before))):
+            return []
+        asked = [text for run in searches for text in _texts_asked(run)]
+        said_last = [
+            last_words_of_user(call.prompt) or "" for call in _model_calls(tree)
+        ]
+        is_suggested = any(map(_last_reply(before[-1]).mentions_query, asked))
+        is_asked = any(shows(said_last, text) for text in asked)
+        earlier = [text for run in before for text in _texts_asked(run)]
+        is_over = not any(shows(said_last, text) for text in earlier)
+        return searches if is_suggested and is_asked and is_over else []
+
     def add_search(self, tree: Tree) -> None:
         """Add a run that only searched."""
         queries = [letters_of(node.query) for node in tree.root.walk()]
@@ -1051,10 +1074,20 @@ class Turns(Generic[Run]):
             turn.add_search(tree)
             return samples + self._open(turn)
         if turn is not None:
+            samples = []
+            suggested = turn.searches_of_suggestion(tree)
+            if suggested:
+                turn.runs = turn.runs[: -len(suggested)]
+                samples += self._close([turn])
+                turn = _OpenTurn()
+                for search in suggested:
+                    turn.add_search(search)
+                samples += self._open(turn)
             turn.add_model_run(tree)
             # a run that searched itself, too, and answered the user waits for nothing
             is_answered = _has_searched(tree) and bool(tree.answers)
-            return self._close([turn]) if is_answered and not is_asked_for else []
+            is_over = is_answered and not is_asked_for
+            return samples + (self._close([turn]) if is_over else [])
         for open_turn in self._open_turns:
             if open_turn.runs[-1] is previous and _finds_all_of(tree, previous):
                 open_turn.is_found_beside = True

@@ -1166,6 +1166,8 @@ SUGGESTED = "Who painted the green rails?"
     [
         (f"By the {PHRASE}.", PHRASE),
         (f"In 1874. You may also ask: {SUGGESTED}", SUGGESTED),
+        (f"In 1874.\nYou may also ask: {SUGGESTED}", SUGGESTED),
+        (f"In 1874. [{SUGGESTED}]", SUGGESTED),
         (f"You asked: {QUESTION} In 1874.", QUESTION),
         ("Velm", "Velm?"),
         ("It is Velm.", "Velm?"),
