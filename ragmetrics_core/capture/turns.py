@@ -1146,10 +1146,6 @@ class Turns(Generic[Run]):
                 for turn in turns
                 if turn.is_read_by(tree, found.difference(turn.forms))
             ] or turns
-        if not is_of_another_task:
-            # an application may have thrown away what it found for the same words
-            rows = {turn.row for turn in turns if turn.row}
-            turns = [each for each in of_task if each in turns or each.row in rows]
         for turn in turns:
             others = [other for other in turns if other is not turn]
             found = {form for other in others for form in other.forms}
@@ -1187,25 +1183,39 @@ class Turns(Generic[Run]):
 
     def _close(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns, which then wait no longer."""
-        self._open_turns = [turn for turn in self._open_turns if turn not in turns]
-        return self._samples_of_open_turns(turns)
+        answered_rows = {turn.row for turn in turns if turn.replies} - {0}
+        closed = [
+            turn
+            for turn in self._open_turns
+            if turn in turns or (not turn.replies and turn.row in answered_rows)
+        ]
+        self._open_turns = [turn for turn in self._open_turns if turn not in closed]
+        return self._samples_of_open_turns(closed)
 
-    def _samples_of_open_turns(self, turns: Iterable[_OpenTurn]) -> list[Sample]:
+    def _samples_of_open_turns(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns as they are now, and remember these turns."""
         samples: list[Sample] = []
         for turn in turns:
             if turn.is_found_beside and len(turn.runs) == 1:
                 continue
-            tree = join_trees(turn.runs, FLOW)
-            for place, run in enumerate(turn.runs):
+            runs = turn.runs
+            in_row = [each for each in turns if turn.row and each.row == turn.row]
+            answered = [each for each in in_row if each.replies]
+            if len(answered) == 1:  # the application threw the others' finds away
+                if turn is not answered[0]:
+                    continue
+                runs = list(chain.from_iterable(each.runs for each in in_row))
+                runs.sort(key=lambda run: run.root.began)
+            tree = join_trees(runs, FLOW)
+            for place, run in enumerate(runs):
                 # of several questions that a model wrote one may be the user's own
                 reply = _last_reply(run)
                 asked: set[str] = set()
-                for later_run in turn.runs[place + 1 :]:
+                for later_run in runs[place + 1 :]:
                     asked |= _asked_of([reply], later_run)
                 if 0 < len(asked) < len(reply.text.strip().splitlines()):
                     tree = _doubtful(tree, _ONE_OF_SEVERAL)
-            if _several_answered(turn.runs):
+            if _several_answered(runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:
                 self._tell(_UNREAD)
@@ -1215,7 +1225,7 @@ class Turns(Generic[Run]):
             # mere talk is known where the user said which tools search
             is_unsearched = (
                 self._overrides.context_tools is None
-                and any(run.root.kind != "model" for run in turn.runs)
+                and any(run.root.kind != "model" for run in runs)
                 and not any(call.offered_tools for call in _model_calls(tree))
             )
             if is_unsearched and not made and self._hint:

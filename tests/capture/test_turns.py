@@ -997,6 +997,15 @@ def test_a_page_that_stands_by_itself_beside_the_front_of_a_longer_one_is_read()
     assert turns.finish() == []
 
 
+def test_what_two_searches_for_the_same_words_found_may_each_be_answered_from():
+    runs = [search(QUESTION, 0.0, PORTO), search(QUESTION, 1.0, PAGE)]
+    runs += [model(f"{text}\n{QUESTION}", ANSWER, 2.0) for text in (PORTO, PAGE)]
+    samples = samples_made(runs)
+    found = [[each.text for each in sample.known_contexts] for sample in samples]
+    assert found == [[PORTO], [PAGE]]
+    assert [sample.capture.grade for sample in samples] == ["exact", "exact"]
+
+
 @pytest.mark.parametrize(
     ("first_query", "found", "shown", "joined"),
     [
