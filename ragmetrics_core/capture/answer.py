@@ -439,23 +439,22 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
 
 
 def _handed_on(calls: Calls, reader: Node, short: Sequence[Node]) -> Iterator[Node]:
-    """Yield those of some calls whose short replies the run itself handed on to a call.
+    """Yield those of some calls whose short replies a tool handed on to a call.
 
-    The framework says so, or the reply is an entry of what a tool around it returned, and
-    the prompt shows this as the result of that tool.
+    The reply is an entry of what the tool around it returned, and the prompt shows this
+    as the result of that tool.
     """
     shown = Counter(each.text for each in reader.prompt if each.role == "tool")
     returned = Counter(node.text for node in calls.nodes if node.kind == "tool")
     for call in short:
         reply = calls.replies[call].answer
         alike = [each for each in short if calls.replies[each].answer == reply]
-        is_returned = any(
+        if any(
             shown[tool.text or ""] >= returned[tool.text]
             and shows([tool.text or ""], reply)
             and not any(tool in calls.paths[each] for each in alike if each is not call)
             for tool in tools_of(calls.paths[call])
-        )
-        if is_returned or call in reader.replies_handed_in:
+        ):
             yield call
 
 

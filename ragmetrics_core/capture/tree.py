@@ -258,8 +258,6 @@ class Node:
         prompt: What a model was shown, results of tools included.
         texts_handed_in: Texts that stand in a model's request as documents, in blocks of
             their own.
-        replies_handed_in: Calls of models whose replies the framework handed on to it,
-            be it within a prompt.
         evidence_not_recorded: Why evidence that the model was shown was not recorded,
             in words: it stands in a file, or the provider keeps it. The sample is
             incomplete then.
@@ -298,7 +296,6 @@ class Node:
     result: Any = field(default=None, repr=False)
     prompt: tuple[Message, ...] = field(default=(), repr=False)
     texts_handed_in: tuple[str, ...] = field(default=(), repr=False)
-    replies_handed_in: tuple[Node, ...] = field(default=(), repr=False)
     evidence_not_recorded: tuple[str, ...] = ()
     reply: Message | None = field(default=None, repr=False)
     other_replies: tuple[Message, ...] = field(default=(), repr=False)

@@ -274,7 +274,6 @@ class _OpenTurn:
         reply: What its last model run said, by its letters, if that is no call of a
             tool.
         last_added: When its last run was added, by the monotonic clock.
-        row: Searches directly one after another for the same words have one number.
         rests_on_earlier: Whether its first run searched nothing, and may answer from
             what earlier turns of its conversation found.
     """
@@ -284,7 +283,6 @@ class _OpenTurn:
     replies: list[Reply] = field(default_factory=list)
     reply: str = ""
     last_added: float = 0.0
-    row: int = 0
     is_found_beside: bool = False
     rests_on_earlier: bool = False
 
@@ -1063,11 +1061,7 @@ class Turns(Generic[Run]):
                 return []
             # what the task answered before a new search is over
             samples = self._close([each for each in of_task if each.reply])
-            turn = _OpenTurn(row=self._n_runs)
-            for other in of_task:
-                asked_alike = _texts_asked(tree) == _texts_asked(other.runs[-1])
-                if other.row and other.runs[-1] is previous and asked_alike:
-                    turn.row = other.row
+            turn = _OpenTurn()
             turn.is_found_beside = previous is not None and _finds_all_of(
                 previous, tree
             )
@@ -1183,39 +1177,25 @@ class Turns(Generic[Run]):
 
     def _close(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns, which then wait no longer."""
-        answered_rows = {turn.row for turn in turns if turn.replies} - {0}
-        closed = [
-            turn
-            for turn in self._open_turns
-            if turn in turns or (not turn.replies and turn.row in answered_rows)
-        ]
-        self._open_turns = [turn for turn in self._open_turns if turn not in closed]
-        return self._samples_of_open_turns(closed)
+        self._open_turns = [turn for turn in self._open_turns if turn not in turns]
+        return self._samples_of_open_turns(turns)
 
-    def _samples_of_open_turns(self, turns: Sequence[_OpenTurn]) -> list[Sample]:
+    def _samples_of_open_turns(self, turns: Iterable[_OpenTurn]) -> list[Sample]:
         """Make the samples of open turns as they are now, and remember these turns."""
         samples: list[Sample] = []
         for turn in turns:
             if turn.is_found_beside and len(turn.runs) == 1:
                 continue
-            runs = turn.runs
-            in_row = [each for each in turns if turn.row and each.row == turn.row]
-            answered = [each for each in in_row if each.replies]
-            if len(answered) == 1:  # the application threw the others' finds away
-                if turn is not answered[0]:
-                    continue
-                runs = list(chain.from_iterable(each.runs for each in in_row))
-                runs.sort(key=lambda run: run.root.began)
-            tree = join_trees(runs, FLOW)
-            for place, run in enumerate(runs):
+            tree = join_trees(turn.runs, FLOW)
+            for place, run in enumerate(turn.runs):
                 # of several questions that a model wrote one may be the user's own
                 reply = _last_reply(run)
                 asked: set[str] = set()
-                for later_run in runs[place + 1 :]:
+                for later_run in turn.runs[place + 1 :]:
                     asked |= _asked_of([reply], later_run)
                 if 0 < len(asked) < len(reply.text.strip().splitlines()):
                     tree = _doubtful(tree, _ONE_OF_SEVERAL)
-            if _several_answered(runs):
+            if _several_answered(turn.runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:
                 self._tell(_UNREAD)
@@ -1225,7 +1205,7 @@ class Turns(Generic[Run]):
             # mere talk is known where the user said which tools search
             is_unsearched = (
                 self._overrides.context_tools is None
-                and any(run.root.kind != "model" for run in runs)
+                and any(run.root.kind != "model" for run in turn.runs)
                 and not any(call.offered_tools for call in _model_calls(tree))
             )
             if is_unsearched and not made and self._hint:

@@ -114,18 +114,6 @@ def engine(answer: str, *inside: Call) -> Call:
     return call("agent", *inside, name="engine", query="Douro?", text=answer)
 
 
-def handed_on(*, is_told: bool) -> Tree:
-    """A second model writes the answer from a short draft."""
-    run = says(
-        found(P, F),
-        reads(asked(PORTO), "Porto."),
-        reads(f"Topic: {QUESTION}\nDraft: Porto."),
-    )
-    _, draft, article = run.root.children
-    article.replies_handed_in = (draft,) if is_told else ()
-    return run
-
-
 def found_twice() -> Tree:
     """A place leads to what the second of two searches of one name found."""
     run = says(found(P), found(F), reads(asked(PORTO, FARO)))
@@ -1032,12 +1020,6 @@ ROWS: dict[str, Row] = {
         [FARO, PORTO],
         "p f",
         "further_call",
-    ),
-    "a short reply that the framework handed on": Row(
-        handed_on(is_told=True), [PORTO], "p f"
-    ),
-    "a short reply that the framework handed on to nobody": Row(
-        handed_on(is_told=False), [PORTO], "p f", "further_call"
     ),
     "a report of a tool in which a model inside said a passage": Row(
         says(

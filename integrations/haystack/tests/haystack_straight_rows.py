@@ -7,7 +7,6 @@ from typing import Any
 from haystack import component
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
-from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_rows import (
     TEMPLATE,
@@ -104,26 +103,6 @@ def documents_through_text() -> Row:
         asked("retriever", "prompt"),
         [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
     )
-
-
-@row
-def short_draft() -> Row:
-    """The second model reads what the first one replied, by the data flow."""
-    article = PromptBuilder("On {{ query }}, by this draft: {{ replies[0].text }}")
-    said = "It was built in 1856, as the draft says."
-    app = connected(
-        ("retriever.documents", "prompt.documents"),
-        ("prompt.prompt", "llm.messages"),
-        ("llm.replies", "article.replies"),
-        ("article.prompt", "writer.messages"),
-        retriever=retriever(),
-        prompt=PromptBuilder(TEMPLATE),
-        llm=MockChatGenerator("In 1856."),
-        article=article,
-        writer=MockChatGenerator(said),
-    )
-    inputs = asked("retriever", "prompt", "article")
-    return Row(app, inputs, [Expected(bm25(), said, retrieved=bm25())])
 
 
 @row

@@ -13,7 +13,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import (
@@ -492,7 +491,6 @@ class Calls:
             return  # question and answer of the whole run stand in its tree
         if call.kind == "model":
             _fill_model(call, node)
-            call.replies_handed_in = self._replies_handed_on_to(node)
         elif call.kind == "tool":
             self._fill_tool_call(call, node, found)
         else:
@@ -504,29 +502,6 @@ class Calls:
         elif found or call.kind in ("retriever", "reranker"):
             note_documents_of_step(call, {}, node.output_by_socket)
             call.documents = found if node.output is not None else None
-
-    def _replies_handed_on_to(self, node: Node) -> tuple[Call, ...]:
-        """The models that sent their replies to a component, be it through other steps.
-
-        Example: a generator sends its reply to a prompt builder, which sends the prompt
-        to a second generator. Of a component in a loop the last run before counts.
-        """
-        models: list[Call] = []
-        receivers = [node]
-        for receiver in receivers:  # the list grows while the loop runs
-            last_runs = {
-                span.name: span
-                for span in self.call_by_span
-                if span.parent is node.parent and 0 < span.closed <= receiver.opened
-            }
-            for name in set(chain.from_iterable(receiver.senders.values())):
-                sender = last_runs.get(name, node)
-                kind = self.call_by_span[sender].kind if sender is not node else ""
-                if kind == "model":
-                    models.append(self.call_by_span[sender])
-                elif kind == "step" and sender not in receivers:
-                    receivers.append(sender)
-        return tuple(models)
 
     def _fill_tool_call(
         self, call: Call, node: Node, documents: tuple[Document, ...]
