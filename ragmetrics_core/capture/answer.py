@@ -35,6 +35,7 @@ from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (
     as_one_line,
     compact,
+    find_instances,
     has_no_answer,
     parse_json,
 )
@@ -441,21 +442,23 @@ def _perhaps_read_by(calls: Calls, reader: Node) -> Iterator[Node]:
 def _handed_on(calls: Calls, reader: Node, short: Sequence[Node]) -> Iterator[Node]:
     """Yield those of some calls whose short replies a tool handed on to a call.
 
-    The reply is an entry of what the tool around it returned, and the prompt shows this
-    as the result of that tool.
+    The tool around it returned no other text than the reply, and the prompt shows this as
+    the result of that tool.
     """
     shown = Counter(each.text for each in reader.prompt if each.role == "tool")
     returned = Counter(node.text for node in calls.nodes if node.kind == "tool")
     for call in short:
         reply = calls.replies[call].answer
         alike = [each for each in short if calls.replies[each].answer == reply]
-        if any(
-            shown[tool.text or ""] >= returned[tool.text]
-            and shows([tool.text or ""], reply)
-            and not any(tool in calls.paths[each] for each in alike if each is not call)
-            for tool in tools_of(calls.paths[call])
-        ):
-            yield call
+        for tool in tools_of(calls.paths[call]):
+            text = tool.text or ""
+            texts = [*find_instances(parse_json(text), str)] or [text]
+            is_all = {*map(letters_of, texts)} == {letters_of(reply)}
+            is_shown = shown[text] >= returned[tool.text]
+            n_inside = sum(tool in calls.paths[each] for each in alike)
+            if is_all and is_shown and n_inside == 1:
+                yield call
+                break
 
 
 def _lines_shown_to(call: Node) -> dict[str, None]:

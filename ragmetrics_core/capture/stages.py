@@ -62,7 +62,6 @@ from ragmetrics_core.data import (
 _NO_OVERRIDES = Overrides()
 _GRADES_FROM_BEST: tuple[Grade, ...] = ("exact", "inferred", "incomplete")
 _DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\W*\d[\d.,]*\W*")
 _HANDED_IN = (
     "a request hands documents in, in blocks of their own, that no call brought; they are"
     " not read as evidence"
@@ -323,9 +322,9 @@ def _doubts_of_tools(
 
     Such a tool returned a text, which nobody divided. Beside contexts, only a text that
     the answer was shown counts, which tells more than what was found, and none of a word
-    or two, or of one number: "4.4 pounds" is a value. What a tool that searched in vain
-    says of that counts where the answer was made of it. Where the user has said which
-    search, only what these return around documents is in doubt.
+    or two: "4.4 pounds" is a value. What a tool that searched in vain says of that counts
+    where the answer was made of it. Where the user has said which search, only what these
+    return around documents is in doubt.
     """
     calls = turn.calls
     are_named = calls.context_tools is not None
@@ -347,7 +346,7 @@ def _doubts_of_tools(
         if are_named and not any(each in letters_of(text) for each in found):
             continue
         shows_documents = bool(known) and presents_documents(text, call.query, [known])
-        is_value = len(letters_of(text)) < SHORTEST or _NUMBER.fullmatch(text)
+        is_value = len(letters_of(text)) < SHORTEST
         is_left_out = is_value or shows_documents or not call.shown
         if found_evidence.contexts is None or not is_left_out:
             names[call.name or "?"] = None
