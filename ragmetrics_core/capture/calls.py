@@ -184,29 +184,30 @@ class Reply:
         )
 
     @cached_property
-    def queries(self) -> frozenset[str]:
-        """All texts in it that may be a query: the whole, its lines, its structure's texts."""
-        queries: set[str] = set()
-        for text in self.texts:
-            queries.add(_bare_query(text))
-            queries.update(_bare_query(line) for line in text.splitlines())
-        return frozenset(queries - {""})
+    def lines(self) -> frozenset[str]:
+        """Its texts whole, and their lines, each as a query."""
+        lines = [line for text in self.texts for line in (text, *text.splitlines())]
+        return frozenset(map(_bare_query, lines)) - {""}
 
     @cached_property
-    def parts(self) -> frozenset[str]:
-        """What stands in its lines behind a label, in brackets or in quotes."""
+    def queries(self) -> frozenset[str]:
+        """All texts in it that may be a query.
+
+        They are its lines, and what stands in these behind a label, in brackets or in
+        quotes.
+        """
         lines = [line for text in self.texts for line in text.splitlines()]
         parts = [*chain.from_iterable(map(lines_without_labels, lines))]
         parts += chain.from_iterable(map(_BRACKETS.split, lines))
-        return frozenset(map(_bare_query, parts)) - self.queries - {""}
+        return self.lines | (frozenset(map(_bare_query, parts)) - {""})
 
     def writes_query(self, query: str) -> bool:
         """Whether a query was written here, alone or among others."""
-        return _bare_query(query) in self.queries | self.parts
+        return _bare_query(query) in self.queries
 
     def mentions_query(self, query: str) -> bool:
         """Whether a query stands in it as a part of a line alone."""
-        return _bare_query(query) in self.parts
+        return _bare_query(query) in self.queries - self.lines
 
 
 def _answer_of_structure(structure: Mapping[str, Any]) -> str:
@@ -343,10 +344,7 @@ class Calls:
         return frozenset(
             call
             for call, reply in self.replies.items()
-            if any(
-                last_search.get(each, -inf) >= call.began
-                for each in reply.queries | reply.parts
-            )
+            if any(last_search.get(each, -inf) >= call.began for each in reply.queries)
         )
 
     @cached_property
@@ -356,8 +354,7 @@ class Calls:
         for call in self.models:
             if call in self.query_writers:  # it replied before the search
                 said_by_user = _bare_query(last_words_of_user(call.prompt) or "")
-                reply = self.replies[call]
-                queries |= (reply.queries | reply.parts) - {said_by_user}
+                queries |= self.replies[call].queries - {said_by_user}
         for node in self.nodes:
             if node.by_provider and node.query:
                 queries.add(_bare_query(node.query))

@@ -386,10 +386,8 @@ class _OpenTurn:
         Example: an answer ends with "You may also ask: Who painted it?". That was searched
         for, and the user's last message shows it, and nothing that was asked before.
         """
-        is_search = [run.only_searches for run in self.runs]
-        n_before = (
-            len(is_search) - is_search[::-1].index(False) if not all(is_search) else 0
-        )
+        answering = [n for n, run in enumerate(self.runs) if not run.only_searches]
+        n_before = max(answering, default=-1) + 1
         before, searches = self.runs[:n_before], self.runs[n_before:]
         if not (searches and any(map(_has_searched, before))):
             return []
