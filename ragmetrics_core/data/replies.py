@@ -5,7 +5,7 @@ labels.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
@@ -114,7 +114,9 @@ Overall = Annotated[
 ]
 """A verdict, 0 or 1, beside the list of what speaks against it.
 
-None where a judge gives the list alone, which then decides by being empty.
+It is a no if either says so: asked again, a model that lists something beside a yes says
+no, and one that says no without a list says so again. None where a judge gives the list
+alone, which then decides by being empty.
 """
 
 
@@ -124,42 +126,6 @@ def overall_fields(form: type[BaseModel]) -> tuple[str, ...]:
     fields_of_form = form.model_fields.items()
     overall = bool | None
     return tuple(name for name, info in fields_of_form if info.annotation == overall)
-
-
-class CountsIfRepeated(ValueError):
-    """A verdict that does not fit its evidence counts if the judge says it again.
-
-    ``reply`` is the whole reply.
-    """
-
-    def __init__(self, message: str, reply: BaseModel) -> None:
-        super().__init__(message)
-        self.reply = reply
-
-
-def check_findings(
-    reply: BaseModel, verdict: bool | None, found: Sequence[str], what: str, part: str
-) -> None:
-    """Refuse a verdict that contradicts the list beside it of what speaks against it.
-
-    Args:
-        reply: The reply that holds them.
-        verdict: The verdict; None if the list alone decides.
-        found: The list.
-        what: What it lists, e.g. "an unsupported claim".
-        part: The part of the question whose words it names, e.g. "answer".
-
-    Raises:
-        ValueError: For a yes beside such a text.
-        CountsIfRepeated: For a no without one.
-    """
-    if found and verdict:
-        raise ValueError(f"it lists {what}, and says that there is none")
-    if not found and verdict is False:
-        raise CountsIfRepeated(
-            f"it says that there is {what}, and lists none in words of the {part}",
-            reply,
-        )
 
 
 Points = Annotated[

@@ -403,18 +403,12 @@ def _reply_of_chances(
         if chance is not None:
             weights.append(Weight(chance, mode="decision"))
 
-    # where a bit and a list contradict each other, the bit counts: an answer that
-    # claims nothing has no unsupported claim
-    without_findings = dict.fromkeys(lists, ())
-    for changed in ({}, without_findings):
-        try:
-            reply = question.read_verdicts([verdict | changed for verdict in verdicts])
-        except ValidationError:
-            continue
-        return Asked((reply,), weights=tuple(weights))
-    return NotAnswered(
-        UnusableReply(f"the answers of {type(question).__name__} contradict each other")
-    )
+    try:
+        reply = question.read_verdicts(verdicts)
+    except ValidationError:
+        what = f"the answers of {type(question).__name__} contradict each other"
+        return NotAnswered(UnusableReply(what))
+    return Asked((reply,), weights=tuple(weights))
 
 
 def _value_of_field(

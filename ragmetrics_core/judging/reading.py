@@ -15,14 +15,13 @@ from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import Question, R, form_of_verdict, list_field
 from ragmetrics_core.data.errors import ContentRefused, UnusableReply
 from ragmetrics_core.data.replies import (
-    CountsIfRepeated,
     WordsOf,
     content_words,
     has_word,
@@ -409,16 +408,14 @@ def _validate(
             if mark.each:
                 named[name] = telling
     try:
-        return question.read(named), odd
+        reply = question.read(named)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)[0]
-    message = details["msg"].removeprefix("Value error, ")
-    if place := ".".join(map(str, details["loc"])):
-        message = f"the field {place!r}: {message}"
-    cause = details.get("ctx", {}).get("error")
-    if isinstance(cause, CountsIfRepeated):
-        return cast("R", cause.reply), _Oddness(message, odd.words if odd else "")
-    raise UnusableReply(message, raw=choice.text)
+        message = details["msg"].removeprefix("Value error, ")
+        if place := ".".join(map(str, details["loc"])):
+            message = f"the field {place!r}: {message}"
+        raise UnusableReply(message, raw=choice.text) from None
+    return reply, odd
 
 
 def _with_names_of_fields(

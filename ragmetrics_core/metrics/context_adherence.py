@@ -120,7 +120,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "19"
+    version: ClassVar[str] = "20"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("contexts", "ledger"),
         ("answer",),

@@ -6,7 +6,7 @@ Beside the score stands what the application did: whether it answered or decline
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,7 +33,6 @@ from ragmetrics_core.data.replies import (
     Overall,
     Texts,
     WordsOf,
-    check_findings,
 )
 from ragmetrics_core.data.sample import why_contexts_are_unknown
 from ragmetrics_core.data.scalars import is_yes
@@ -60,17 +59,10 @@ class SufficientReply(SilentData, extra="ignore"):
     sufficient: Overall = None
     missing: Annotated[Texts, Findings(), WordsOf(("question",))]
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        check_findings(
-            self, self.sufficient, self.missing, "something missing", "question"
-        )
-        return self
-
     @property
     def is_sufficient(self) -> bool:
         """Whether the contexts hold what is asked."""
-        return not self.missing if self.sufficient is None else self.sufficient
+        return not self.missing and self.sufficient is not False
 
 
 class SufficientContexts(Question[SufficientReply]):
@@ -130,7 +122,7 @@ class ContextSufficiency(Metric):
         (0.0, 'rightly_declined')
     """
 
-    version: ClassVar[str] = "13"
+    version: ClassVar[str] = "14"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
 
     name: str = Field(default="context_sufficiency", min_length=1)

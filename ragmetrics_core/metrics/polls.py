@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import Asked, Claim, Comment, Share, SilentData
 from ragmetrics_core.data.asking import Part, Question
 from ragmetrics_core.data.replies import (
     Bit,
-    CountsIfRepeated,
     Findings,
     Overall,
     Texts,
     WordsOf,
-    check_findings,
     states_something,
 )
 from ragmetrics_core.data.scalars import is_yes
@@ -75,20 +72,6 @@ class AdherenceReply(SilentData, extra="ignore"):
     unsupported: Annotated[Texts, Findings("answer"), WordsOf(("answer",))]
     sentences: SkipJsonSchema[tuple[SentenceSupport, ...]] = ()
     encoder_claims: SkipJsonSchema[tuple[ClaimSupport, ...]] = ()
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        says_something = self.claims or bool(self.unsupported)
-        if says_something and "unsupported" in self.model_fields_set:
-            check_findings(
-                self, self.supported, self.unsupported, "an unsupported claim", "answer"
-            )
-        if self.unsupported and not self.claims:
-            raise CountsIfRepeated(
-                "it lists unsupported claims, and says that the answer claims nothing",
-                self,
-            )
-        return self
 
     @property
     def verdict(self) -> PollVerdict:

@@ -345,9 +345,9 @@ def test_a_list_that_is_null_or_left_out_is_empty(left_out):
             del yes[field]
         result, model = score(name, json.dumps(yes))
         assert (result.value, len(model.requests)) == (1.0, 1)
-        # as beside [], a no is asked again
+        # as beside [], a no counts
         result, model = score(name, json.dumps({**yes, bit: 0}))
-        assert (result.value, len(model.requests)) == (0.0, 2)
+        assert (result.value, len(model.requests)) == (0.0, 1)
         # no verdict, no yes
         result, model = score(name, json.dumps({**yes, bit: None}))
         assert (result.status, len(model.requests)) == ("failed", 2)
@@ -370,7 +370,7 @@ def test_a_text_in_place_of_a_list_is_its_only_item():
         result, model = score(name, no)
         assert (result.value, len(model.requests)) == (0.0, 1)
         yes = json.dumps({**good(name), field: item, bit: 1})
-        assert score(name, yes)[0].status == "failed"
+        assert score(name, yes)[0].value == 0.0
 
 
 @pytest.mark.parametrize("name", [name for name in DECIDING if name != "sufficiency"])
@@ -452,7 +452,7 @@ def test_a_number_may_have_a_decimal_comma():
 
 
 class Contradicting(Saying):
-    """Says yes, says no, or yes by a reply that contradicts itself, also when asked again."""
+    """Says yes, says no, or both in one reply, also when asked again."""
 
     def capabilities(self) -> Capabilities:
         return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
@@ -461,12 +461,13 @@ class Contradicting(Saying):
         self.requests.append(request)
         is_asked_again = "could not be used" in request.messages[-1].content
         kind = "contradiction" if is_asked_again else self.texts.pop(0)
-        listed = ["Anna did"] if kind != "yes" else []
-        bit = int(kind != "no")
-        fields = {"unsupported": listed, "supported": bit, "claims": 1}
-        fields |= {"missing": listed and ["Who lit it"], "sufficient": bit}
-        fields |= {"met": bit, "covered": bit} if kind != "contradiction" else {}
-        return ChatReply((Choice(json.dumps(fields)),), Usage(calls=1))
+        objects = []
+        for bit in {"yes": [1], "no": [0], "contradiction": [1, 0]}[kind]:
+            fields = {"unsupported": [] if bit else ["Anna did"], "supported": bit}
+            fields |= {"missing": [] if bit else ["Who lit it"], "sufficient": bit}
+            objects.append({**fields, "claims": 1, "met": bit, "covered": bit})
+        text = "\n".join(map(json.dumps, objects))
+        return ChatReply((Choice(text),), Usage(calls=1))
 
 
 @pytest.mark.parametrize(
@@ -517,31 +518,26 @@ def test_sufficiency_is_uncertain_where_lost_polls_lead_into_its_band():
 
 
 def test_a_reply_that_contradicts_itself_is_never_scored():
-    claim = "Anna"  # a word of the answer
-    contradiction = {"supported": 1, "claims": 1, "unsupported": [claim]}
-    result, model = score("adherence", json.dumps(contradiction))
+    yes = json.dumps(good("adherence"))
+    no = json.dumps({**good("adherence"), "supported": 0})
+    result, model = score("adherence", f"{yes}\n{no}")
     assert (result.status, len(model.requests)) == ("failed", 2)
     # a field of another name is no verdict
-    verdict = {"verdict": "yes", "unsupported": [claim], "claims": 1}
+    verdict = {"verdict": "yes", "unsupported": ["Anna"], "claims": 1}
     result, model = score("adherence", json.dumps(verdict))
     assert (result.status, len(model.requests)) == ("failed", 2)
 
 
-def test_an_unsupported_claim_of_an_answer_that_claims_nothing_is_asked_about():
+def test_an_unsupported_claim_of_an_answer_that_claims_nothing_is_a_no():
     no = json.dumps({"supported": 0, "claims": 0, "unsupported": ["Anna"]})
-    asked_again = "it lists unsupported claims, and says that the answer claims nothing"
-    # said twice it is a no, unless the answer turns out to decline
+    # unless the answer turns out to decline
     result, model = score("adherence", no)
-    assert (result.value, len(model.requests)) == (0.0, 2)
-    assert asked_again in model.requests[1].messages[-1].content
+    assert (result.value, len(model.requests)) == (0.0, 1)
     assert result.evidence.polls[0].unsupported == ("Anna",)
     result, _ = score("adherence", no, declines=True)
     assert (result.status, result.code) == ("undefined", "declined")
-    # corrected, it counts as corrected; lost, it is lost
-    assert score("adherence", no, json.dumps(good("adherence")))[0].value == 1.0
-    assert score("adherence", no, "No.")[0].status == "failed"
     yes = json.dumps({"supported": 1, "claims": 0, "unsupported": ["Anna"]})
-    assert score("adherence", yes)[0].status == "failed"
+    assert score("adherence", yes)[0].value == 0.0
 
 
 def test_a_low_score_asks_whether_the_answer_declines_where_a_poll_says_so():
@@ -581,24 +577,18 @@ def test_a_list_that_names_nothing_of_the_answer_is_asked_about(item):
         ("sufficiency", "missing", "sufficient"),
     ):
         empty = json.dumps({**good(name), bit: 0})
-        for verdict, complaint in (
-            (0, "and lists none in words of the"),
-            (1, f"its list '{field}' names nothing of the"),
-        ):
+        for verdict in (0, 1):
             reply = json.dumps({**good(name), field: [item], bit: verdict})
             result, model = score(name, reply)
             assert (result.value, len(model.requests)) == (verdict, 2)
             asked_again = model.requests[1].messages[-1].content
-            assert complaint in asked_again
-            # which would be another verdict beside a no
-            assert ("[]" in asked_again) == bool(verdict)
+            assert f"its list '{field}' names nothing of the" in asked_again
             # what it lists is told
             assert "(Said twice: it" in result.reason
             assert f": {item})" in result.reason
             # another verdict counts where nothing is odd about it
             assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
-            result, _ = score(name, reply, empty)
-            assert result.status == ("failed" if verdict else "scored")
+            assert score(name, reply, empty)[0].value == 0.0
     # an answer that claims nothing has none
     no_claim = {"supported": 1, "claims": 0, "unsupported": [item]}
     result, model = score("adherence", json.dumps(no_claim))
@@ -610,16 +600,15 @@ def test_a_list_that_names_nothing_of_the_answer_is_asked_about(item):
     assert result.evidence.polls[0].unsupported == ("Anna did.",)
 
 
-def test_a_list_beside_a_yes_that_names_something_is_asked_about():
+def test_a_list_beside_a_yes_that_names_something_is_a_no():
+    """Asked again, a model takes the yes back."""
     for name, field, bit, item in (
         ("adherence", "unsupported", "supported", "Anna lit it"),
         ("sufficiency", "missing", "sufficient", "Who lit it"),
     ):
         reply = json.dumps({**good(name), field: ["N/A", item], bit: 1})
         result, model = score(name, reply)
-        assert (result.status, len(model.requests)) == ("failed", 2)
-        assert "says that there is none" in model.requests[1].messages[-1].content
-        assert score(name, reply, json.dumps(good(name)))[0].value == 1.0
+        assert (result.value, len(model.requests)) == (0.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -671,22 +660,17 @@ def test_what_is_missing_may_be_told_in_short_words():
     assert (result.value, len(model.requests)) == (0.0, 1)
 
 
-def test_a_no_that_lists_nothing_is_asked_again():
+def test_a_no_counts_that_lists_nothing():
+    """Asked again, a model says the same in the same words."""
     for name, bit in (("adherence", "supported"), ("sufficiency", "sufficient")):
         no = json.dumps({**good(name), bit: 0})
         result, model = score(name, no)
-        assert (result.value, len(model.requests)) == (0.0, 2)
-        assert "and lists none" in model.requests[1].messages[-1].content
-        assert score(name, no, json.dumps(good(name)))[0].value == 1.0
-        # it counts where it is said twice, and no other verdict stands beside it
+        assert (result.value, len(model.requests)) == (0.0, 1)
+        assert score(name, "No.", no)[0].value == 0.0
+        # where another verdict stands beside it, there is none
         yes = json.dumps(good(name))
-        for replies in (
-            [no, "No."],
-            ["No.", no],
-            [f"{no}\n{yes}"] * 2,
-            [no, f"{yes}\n{no}"],
-        ):
-            result, model = score(name, *replies)
+        for reply in (f"{no}\n{yes}", f"{yes}\n{no}"):
+            result, model = score(name, reply)
             assert (result.status, len(model.requests)) == ("failed", 2)
     # of an answer that claims nothing, nothing can be listed
     none = {"supported": 0, "claims": 0, "unsupported": []}
@@ -1004,11 +988,8 @@ def test_a_reason_that_denies_beside_an_empty_list_is_no_yes():
     adherence = ContextAdherence(polls=1, cause=False)
     no = {"reason": denied, "supported": 0, "claims": 1, "unsupported": []}
     result, asked = of_hamlet(adherence, no)
-    assert (result.value, asked) == (0.0, 2)
+    assert (result.value, asked) == (0.0, 1)
     assert result.evidence.polls[0].unsupported == ()
-    claim = {**no, "unsupported": ["William Shakespeare wrote Hamlet."]}
-    result, asked = of_hamlet(adherence, no, claim)
-    assert (result.value, asked) == (0.0, 2)
 
 
 def test_the_screen_says_in_how_many_rows_a_verdict_counts_as_it_was_said_twice():

@@ -251,16 +251,19 @@ def test_of_two_bits_nothing_tells_which_probability_counts(server):
     assert answered.weights == ()
 
 
-def test_where_a_bit_and_a_list_contradict_each_other_the_bit_counts():
+@pytest.mark.parametrize("declines", [True, False])
+def test_what_claims_nothing_that_is_supported_is_a_no_unless_it_declines(declines):
     def answer(state: Any, question: dict[str, Any]) -> Chance:
-        return 0.2  # it claims nothing, and what it claims is not supported
+        # it claims nothing, and what it claims is not supported
+        return 0.8 if declines and "decline" in str(question) else 0.2
 
     row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": "Hello there."}
     with DecisionServer(answer) as server:
         result = ContextAdherence(cause=False).score(
             Sample.from_row(row), judge=judge_at(server)
         )
-    assert (result.status, result.code) == ("undefined", "no_claim")
+    assert result.value == (None if declines else 0.2)
+    assert result.status == ("undefined" if declines else "scored")
 
 
 class Contradicting(BaseModel):
