@@ -100,6 +100,8 @@ _NUMBER = re.compile(
     r"^\W{0,9}(?:\d+[.)]|[-*•]|(?:sub-?\s?)?(?:question|query|q)\s?\d*[:.)])\W{0,9}?\s",
     re.IGNORECASE,
 )
+# of what a search is asked
+_NAME_OF_QUERY = re.compile(r"^q$|quer(?:y|ies)|question|search|keyword", re.IGNORECASE)
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _LONGEST_LABEL = 24
 _LONGEST_SENTENCE = 120  # letters
@@ -460,7 +462,12 @@ class Calls:
         for node in self.text_tools:
             is_named = node.name in self.named_to_search
             if self.context_tools is None and node.text in results:
-                is_named = lists_passages(node.text or "", node.result)
+                names = map(str, node.arguments or ())
+                is_named = lists_passages(
+                    node.text or "",
+                    node.result,
+                    is_asked_query=any(map(_NAME_OF_QUERY.search, names)),
+                )
             if is_named and not self.is_handed_on(node, tools):
                 tools.append(node)
         return tools

@@ -5,11 +5,18 @@ two passages. A text without such a structure is one, unless it holds blocks or 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragmetrics_core.capture.structures import as_json, long_lines, parse_json
+from ragmetrics_core.capture.forms import SHORTEST, letters_of
+from ragmetrics_core.capture.structures import (
+    ENDS_OF_QUESTION,
+    as_json,
+    long_lines,
+    parse_json,
+)
 from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.data.scalars import is_prose
 
 _TEXT_FIELDS = (
     "text",
@@ -27,6 +34,8 @@ _LIST_FIELDS = (
     "data",
     "matches",
     "items",
+    "passages",
+    "chunks",
     "content",  # of MCP: blocks of text
 )
 # beside the text of what was found, and not beside that of a task or a message
@@ -35,9 +44,16 @@ _FIELDS_OF_A_FIND = frozenset(
         "score",
         "relevance_score",
         "similarity",
+        "title",
         "url",
+        "uri",
         "link",
         "source",
+        "file",
+        "file_name",
+        "path",
+        "doc_id",
+        "document_id",
         "metadata",
         "meta",
     )
@@ -46,6 +62,7 @@ _ID_FIELDS = ("id", "_id", "doc_id", "document_id")
 _DEPTH = 4
 # what parts blocks: a blank line, or a rule
 _PARTED = re.compile(r"\n\s*(?:[-=*_]{3,}\s*)?\n")
+_END_OF_SENTENCE = re.compile(r"[.!][\"'\u201d)\]]*(?=\s|\Z)|[\u3002\uff01]")
 # at the head of a line: a bullet, "2.", "Source [2]:", "Title:", '{"text":', "<doc>"
 _LABEL = re.compile(
     r"^\s*((?:[-*\u2022]|\W{0,4}(?:[^\W\d]{1,24}\W{0,2})?\d{1,3}[\])>.:]+)(?=\s)"
@@ -83,25 +100,63 @@ def divided(text: str, result: object = None) -> tuple[Document, ...] | None:
     return (Document(text),) if is_one else None
 
 
-def lists_passages(text: str, result: object = None) -> bool:
+def lists_passages(
+    text: str, result: object = None, *, is_asked_query: bool = False
+) -> bool:
     """Whether a tool's result tells by its structure that a search found it.
 
-    It is a list of mappings, alone or in a mapping, each of which has a text, and a score
-    or where the text is from. Tasks and messages have a text, too.
+    It is a list of texts: alone, in a mapping, or in the one block of a message. Each is a
+    mapping that has a score or says where the text is from, since tasks and messages have
+    a text, too. Of a tool that was asked a query several texts are enough, as mappings
+    with more than a text, or as sentences: a heading or an id is none.
+
+    Args:
+        text: The tool's text, as the model sees it.
+        result: What it returned, as plain values; None if the text is all of it.
+        is_asked_query: Whether it was asked a query.
     """
-    for value in (result, parse_json(text)):
-        while isinstance(value, Mapping):
-            lists = [value[name] for name in _LIST_FIELDS if name in value]
-            value = lists[0] if lists else None
-        if isinstance(value, (list, tuple)) and value:
-            documents = [
-                _document(each) if isinstance(each, Mapping) else None for each in value
-            ]
-            return all(
-                each is not None and not _FIELDS_OF_A_FIND.isdisjoint(each.metadata)
-                for each in documents
+    for value in (result, parse_json(as_json(text))):
+        listed = None if isinstance(value, str) else _listed(value)
+        passages = None if listed is None else _passages(listed, _DEPTH)
+        if passages:
+            names = [_FIELDS_OF_A_FIND.intersection(each.metadata) for each in passages]
+            are_texts = all(
+                "role" not in each.metadata
+                if each.metadata
+                else _is_sentence(each.text)
+                for each in passages
             )
+            is_several = is_asked_query and len(passages) > 1
+            return all(names) or (is_several and are_texts)
     return False
+
+
+def _listed(value: object) -> Sequence[object] | None:
+    """Return the list that a result is or holds: under a usual name, in its one block."""
+    if isinstance(value, Mapping):
+        lists = [value[name] for name in _LIST_FIELDS if name in value]
+        has_failed = bool(value.get("isError"))  # of MCP
+        return _listed(lists[0]) if lists and not has_failed else None
+    if not isinstance(value, (list, tuple)):
+        return None
+    text = _text_of_block(value[0]) if len(value) == 1 else None
+    return value if text is None else _listed(parse_json(text))
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether a text is one passage of a sentence or more, and neither asks nor announces."""
+    if len(letters_of(text)) < SHORTEST or parse_json(text) is not None:
+        return False
+    is_followed = text.rstrip().endswith((*ENDS_OF_QUESTION, ":", "\uff1a"))
+    has_end = _END_OF_SENTENCE.search(text) is not None and not is_followed
+    return has_end and is_prose(text) and divided(text) is not None
+
+
+def _text_of_block(value: object) -> str | None:
+    """Return the text of a block of content; None for anything else."""
+    fields = value if isinstance(value, Mapping) else {}
+    text = fields.get("text") if fields.get("type") == "text" else None
+    return text if isinstance(text, str) else None
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:
@@ -146,8 +201,9 @@ def _passages_of_element(element: object, depth: int) -> tuple[Document, ...] | 
         return (Document(element),) if element.strip() else ()
     if not isinstance(element, Mapping):
         return None
-    if element.get("type") == "text" and isinstance(element.get("text"), str):
-        return _passages_of_element(element["text"], depth)  # a block of content
+    text_of_block = _text_of_block(element)
+    if text_of_block is not None:
+        return _passages_of_element(text_of_block, depth)
     document = _document(element) or _document_inside(element)
     return None if document is None else (document,)
 

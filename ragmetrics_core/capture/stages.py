@@ -620,9 +620,19 @@ def presents_documents(
         first, last = form.place_in_source(start, end)
         rest = f"{rest[:first]}{' ' * (last - first)}{rest[last:]}"
     in_rest = parse_json(rest)
-    values = [each.strip() for each in find_instances(in_rest, str)]
+    values = [each.strip() for each in _texts_of_structure(in_rest)]
     words = {letters_of(each) for each in values if " " in each and "\n" not in each}
     words -= {each for each in words if any(each in letters_of(it) for it in known)}
     if in_rest is None:  # names of an object's fields are no words
         rest = re.sub(r"[=\[\](){}]", "\n", rest)
     return not long_lines(rest, _PIECE) and len("".join(words)) < _PIECE
+
+
+def _texts_of_structure(value: object) -> Iterator[str]:
+    """Yield the texts in a structure; of one that is JSON itself, such as a block's, those in it."""
+    for text in find_instances(value, str):
+        inside = parse_json(text)
+        if inside is None:
+            yield text
+        else:
+            yield from _texts_of_structure(inside)

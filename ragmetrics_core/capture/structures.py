@@ -102,11 +102,16 @@ def as_json(text: str) -> str:
 
 
 def long_lines(text: str, n_letters: int = _LONGEST_HEADING) -> list[str]:
-    """List the lines of a text, or of all in its JSON, of some words and more letters."""
-    values = [parse_json(text) or text]
+    """List the lines of a text, or of all in its JSON, of some words and more letters.
+
+    A text in JSON may be JSON itself, such as that of a block of content.
+    """
+    values: list[Any] = [text]
     lines: list[str] = []
     while values:
         value = values.pop()
+        if isinstance(value, str):
+            value = parse_json(value) or value
         if isinstance(value, dict):
             values += [*value, *value.values()]
         elif isinstance(value, list):

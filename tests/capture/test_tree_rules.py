@@ -1447,30 +1447,87 @@ def test_which_metadata_a_prompt_shows_beside_a_text(prompt, names):
 
 
 ITEMS = [{"content": PORTO, "url": "p"}, {"content": FARO, "url": "f"}]
+TITLED = [{"title": "Porto", "text": PORTO}, {"title": "Faro", "text": FARO}]
+TASKS = [{"id": 1, "content": PORTO, "status": "open"}, {"id": 2, "content": FARO}]
+SAID_BEFORE = [{"role": "user", "content": PORTO}, {"role": "user", "content": FARO}]
+
+
+def blocks(*texts, **fields):
+    """What a server of MCP returns."""
+    content = [{"type": "text", "text": text} for text in texts]
+    return {"meta": None, "content": content, "isError": False, **fields}
+
+
+# what a tool returned; the contexts, where it is sure that a search found them
+ANY_TOOL = {
+    "sources": (ITEMS, [PORTO, FARO]),
+    "under a name": (
+        {"query": "north", "results": ITEMS, "answer": None},
+        [PORTO, FARO],
+    ),
+    "titles": ({"chunks": TITLED}, [PORTO, FARO]),
+    "one title": (TITLED[:1], [PORTO]),
+    "in a block": (blocks(json.dumps({"results": ITEMS})), [PORTO, FARO]),
+    "a block each": (blocks(*map(json.dumps, TITLED)), [PORTO, FARO]),
+    "in a block, and structured": (
+        blocks(*map(json.dumps, ITEMS), structuredContent={"result": ITEMS}),
+        [PORTO, FARO],
+    ),
+    "a file": (
+        {"content": [{"type": "resource", "resource": {"uri": "f", "text": FARO}}]},
+        [FARO],
+    ),
+    "as str writes it": (str(ITEMS), [PORTO, FARO]),
+    "tasks": (TASKS, None),
+    "a record": ({"title": "Porto", "content": PORTO, "url": "p"}, None),
+    "a record in a block": (blocks(json.dumps(ITEMS[0])), None),
+    "one without a source": ([*ITEMS, {"content": NOTE}], None),
+    "one block": (blocks(PORTO), None),
+    "texts": ([PORTO, FARO], None),
+}
+ASKED_A_QUERY = {
+    "texts": ([PORTO, FARO], [PORTO, FARO]),
+    "blocks": (blocks(PORTO, FARO), [PORTO, FARO]),
+    "blocks, and structured": (
+        blocks(PORTO, FARO, structuredContent={"result": [PORTO, FARO]}),
+        [PORTO, FARO],
+    ),
+    "records": (TASKS, [PORTO, FARO]),
+    # it may be a word on the search, such as that it found nothing
+    "one text": ([PORTO], None),
+    "one block": (blocks(PORTO), None),
+    "one record": (TASKS[:1], None),
+    "a heading": (blocks("These are the towns that I found:", PORTO, FARO), None),
+    "names": (["The town of Porto", "The town of Faro"], None),
+    "questions": (["Which town lies in the north?", "Where is Faro?"], None),
+    "a block of several": (blocks(PORTO, f"{FARO}\n\n{EVORA}"), None),
+    "messages": (SAID_BEFORE, None),
+    "an image": ({"content": [*blocks(PORTO)["content"], {"type": "image"}]}, None),
+    "an error": (blocks(PORTO, FARO, isError=True), None),
+    "objects": (blocks(json.dumps({"a": PORTO}), json.dumps({"a": FARO})), None),
+}
+RESULTS_OF_TOOLS = [
+    *[({"town": "north"}, *row) for row in ANY_TOOL.values()],
+    *[({"query": "north"}, *row) for row in ASKED_A_QUERY.values()],
+]
 
 
 @pytest.mark.parametrize(
-    ("result", "is_search"),
-    [
-        (ITEMS, True),
-        ({"query": "north", "results": ITEMS, "answer": None}, True),
-        ([{"id": 1, "content": PORTO, "status": "open"}], False),  # a task
-        ([{"type": "text", "text": PORTO}], False),  # a block of any result
-        ([*ITEMS, {"content": NOTE}], False),
-        ([PORTO, FARO], False),
-    ],
+    ("arguments", "result", "contexts"),
+    RESULTS_OF_TOOLS,
+    ids=[*ANY_TOOL, *(f"asked: {name}" for name in ASKED_A_QUERY)],
 )
-def test_texts_with_a_score_or_a_source_each_are_finds(result, is_search):
-    text = json.dumps(result)
+def test_what_a_structure_tells_to_be_found_is_found(arguments, result, contexts):
+    text = result if isinstance(result, str) else json.dumps(result)
     run = says(
         reads(QUESTION, CALL),
-        tool(text, name="search", query="north"),
+        tool(text, name="search", query="north", arguments=arguments),
         reads(after_tool(text)),
     )
     (sample,) = samples_of(run)
     texts = [context.text for context in sample.known_contexts]
-    assert texts == ([PORTO, FARO] if is_search else [])
-    assert list(sample.capture.doubts) == ([] if is_search else ["undivided"])
+    assert texts == (contexts or [])
+    assert list(sample.capture.doubts) == ([] if contexts else ["undivided"])
 
 
 @pytest.mark.parametrize("names", [None, {"search"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -10,8 +11,14 @@ from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.tools import ComponentTool, PipelineTool, Tool
+from haystack.tools import (
+    ComponentTool,
+    PipelineTool,
+    Tool,
+    create_tool_from_function,
+)
 from haystack_rows import (
+    DOCUMENTS,
     QUESTION,
     TEMPLATE,
     Build,
@@ -142,6 +149,21 @@ def agent_with_function_tool() -> Row:
     )
 
 
+def from_a_server(query: str) -> str:
+    """Returns what a tool of MCP does: JSON with a block for each text."""
+    content = [{"type": "text", "text": each.content} for each in DOCUMENTS]
+    return json.dumps({"meta": None, "content": content, "isError": False})
+
+
+@row
+def agent_with_a_tool_of_a_server() -> Row:
+    tool = create_tool_from_function(from_a_server, name="lookup")
+    found = [Document(content=document.content) for document in DOCUMENTS]
+    app = connected(agent=agent(tool, query=QUESTION))
+    answer = "It was built in 1856, says lookup."
+    return Row(app, {"agent": USER}, [Expected(found, answer)])
+
+
 def storing(topic: str) -> None:
     """Returns nothing."""
 
@@ -230,7 +252,7 @@ def add(first: int, second: int) -> int:
 
 @row
 def agent_that_searches_for_its_tools() -> Row:
-    from haystack.tools import SearchableToolset, create_tool_from_function
+    from haystack.tools import SearchableToolset
 
     def reply(messages: list[ChatMessage]) -> ChatMessage:
         n_done = sum(len(message.tool_call_results) for message in messages)
