@@ -33,6 +33,7 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.plain_values import answer_text, texts_in
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (
+    ENDS_OF_QUESTION,
     as_one_line,
     compact,
     find_instances,
@@ -40,6 +41,7 @@ from ragmetrics_core.capture.structures import (
     parse_json,
 )
 from ragmetrics_core.capture.tree import FLOW, Answer, Node
+from ragmetrics_core.data.sentences import whole_sentences
 
 _GUESSED = (Doubt("answer_guessed", "the framework does not say it"),)
 _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
@@ -54,7 +56,7 @@ def answers(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
         origins: What models of the run wrote.
     """
     found = []
-    for answer in _answers_found(turn):
+    for answer in _answers_found(turn, origins):
         text = answer.text
         if text is not None and (not text.strip() or has_no_answer(parse_json(text))):
             answer = FoundAnswer(replace(answer.answer, text=None), answer.writer)
@@ -65,7 +67,7 @@ def answers(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
     return found
 
 
-def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
+def _answers_found(turn: AskedTurn, origins: Origins) -> list[FoundAnswer]:
     """Return the answers by the first way that leads to any."""
     tree, calls = turn.tree, turn.calls
     if "answer" in turn.named:
@@ -83,9 +85,10 @@ def _answers_found(turn: AskedTurn) -> list[FoundAnswer]:
         return [_with_writer(turn, answer) for answer in tree.answers]
     in_output = _calls_in_output(calls)
     if in_output:
-        call = _preferred(in_output, turn)
+        informed = _informed(in_output, turn, origins)
+        call = informed or _preferred(in_output, turn)
         found = _said_by(calls, call, ())
-        is_only_one = len(in_output) == 1
+        is_only_one = len(in_output) == 1 or informed is not None
         doubts = (
             _doubts_of_stated(turn, found.answer, call) if is_only_one else _GUESSED
         )
@@ -130,6 +133,33 @@ def _preferred(among: Sequence[Node], turn: AskedTurn) -> Node:
         if shows(messages_of([call]), turn.calls.replies[preferred].text):
             preferred = call
     return preferred
+
+
+def _informed(among: Sequence[Node], turn: AskedTurn, origins: Origins) -> Node | None:
+    """Return the one of some calls that was shown the question and a passage that was found.
+
+    None without one, where several were, where it may be a grade beside an answer, or
+    where another one was shown its reply, and may have put it in other words. Example:
+    beside a call that answers, one names the language of the question.
+    """
+    asked = letters_of(turn.question)
+    found = {
+        letters_of(document.text)
+        for each in origins.lists
+        for document in each.documents
+    }
+    found = {letters for letters in found if len(letters) >= SHORTEST}
+    informed = []
+    for call in among:
+        shown = letters_of("\n".join(messages_of([call])))
+        if asked and asked in shown and any(letters in shown for letters in found):
+            informed.append(call)
+    likeness = turn.calls.answer_likeness
+    best = max(likeness[call] for call in among)
+    if len(informed) != 1 or likeness[informed[0]] < best:
+        return None
+    readers = [call for call in among if informed[0] in _read_by(turn.calls, call)]
+    return None if readers else informed[0]
 
 
 def _calls_in_output(calls: Calls) -> list[Node]:
@@ -304,9 +334,16 @@ def _is_written_on(calls: Calls, writer: Node) -> bool:
     """Whether a later call read an answer, and the run returned its text as well."""
     text = calls.replies[writer].text
     letters = letters_of(text)
+
+    def only_asks(model: Node) -> bool:
+        sentences = whole_sentences(calls.replies[model].text)
+        return all(sentence.endswith(ENDS_OF_QUESTION) for sentence in sentences)
+
     for call in _calls_in_output(calls):
         later = letters_of(calls.replies[call].text)
         is_text = calls.answer_likeness[call] == FREE_TEXT and later != letters
+        # what to ask next is no answer in other words
+        is_text = is_text and (not only_asks(call) or only_asks(writer))
         has_read = shows(messages_of([call]), text)
         if call.began >= end_of(writer) and is_text and has_read:
             return 2 * len(later) >= len(letters)

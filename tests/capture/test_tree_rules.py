@@ -625,8 +625,54 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         "p",
+    ),
+    "a class of the question and a guess in the output": Row(
+        tree(
+            reads(f"Language of: {QUESTION}", "English"),
+            reads(
+                QUESTION, "I do not know, but Lisbon lies in the west of the country."
+            ),
+            found(P),
+            reads(asked(PORTO)),
+            output=["English", TITLE, ANSWER],
+        ),
+        [PORTO],
+        "p",
+    ),
+    "two answers from what was found in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), BETTER),
+            reads(asked(PORTO)),
+            output={"first": BETTER, "second": ANSWER},
+        ),
+        [PORTO],
+        "p",
+        "answer_guessed",
+    ),
+    "a grade beside an answer in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO), "Quite pertinent"),
+            reads(QUESTION),
+            output={"grade": "Quite pertinent", "said": ANSWER},
+        ),
+        [PORTO],
+        "p",
         f"answer_guessed {FLOW}",
-        hedged="answer",
+    ),
+    "what to ask next beside the answer in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads(
+                f"What may be asked next? {ANSWER}", "Which river runs through Porto?"
+            ),
+            output={"answer": ANSWER, "next": "Which river runs through Porto?"},
+            answers=(Answer(ANSWER),),
+        ),
+        [PORTO],
+        "p",
     ),
     "a short answer that is put in other words in the output": Row(
         tree(

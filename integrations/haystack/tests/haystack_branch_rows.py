@@ -231,8 +231,6 @@ def questions_beside_the_answer() -> Row:
     return Row(
         app,
         inputs,
-        [
-            Expected(bm25(), "The light was lit in 1856.", doubts=("answer_guessed",)),
-        ],
+        [Expected(bm25(), "The light was lit in 1856.")],
         runs_models_beside_each_other=True,
     )
