@@ -142,10 +142,12 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             is_path = isinstance(place, str)
             call_named = tree.call_by_place.get(place) if is_path else None
             name = place if call_named is None else call_named.name
+            kind = None if call_named is None else call_named.kind
             lists_of_call = {
                 tuple(document.text for document in call.documents)
                 for call in (tree.root.walk() if field == "contexts" else ())
-                if call.name == name and call.documents is not None
+                if call.name == name and kind in (None, call.kind)
+                if call.documents is not None
             }
             if len(lists_of_call) > 1:
                 doubts_of_places.append(_RAN_AGAIN)

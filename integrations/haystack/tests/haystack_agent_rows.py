@@ -98,6 +98,27 @@ def named_by_a_socket_of_a_tool() -> Row:
 
 
 @row
+def named_by_a_socket_of_a_component_that_has_a_tools_name() -> Row:
+    tool = create_tool_from_function(look, name="search")
+    app = connected(
+        ("search.documents", "prompt.documents"),
+        ("prompt.prompt", "agent.messages"),
+        search=retriever(2),
+        prompt=ChatPromptBuilder([ChatMessage.from_user(TEMPLATE)]),
+        agent=agent(tool, query="Elsfleth"),
+    )
+    expected = Expected(
+        bm25(top_k=2), "It was built in 1856, says search.", standalone="Elsfleth"
+    )
+    return Row(
+        app,
+        asked("search", "prompt"),
+        [expected],
+        capture={"contexts_from": "search.documents"},
+    )
+
+
+@row
 def agent_with_pipeline_tool() -> Row:
     tool = PipelineTool(
         pipeline=connected(

@@ -205,14 +205,14 @@ def _add_places(tree: Tree, calls: Calls) -> None:
 
     Example: ``contexts_from="retriever.documents"`` is found among the outputs of the
     components, under the names ``component`` and ``component.socket``; their inputs come
-    next. The last run of a component counts. An agent's tools have sockets, too.
+    next. The last run of a component counts. An agent's tools have sockets, too, unless a
+    component has their name.
     """
     outputs: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     call_by_place: dict[str, Call] = {}
-    for node in calls.run.nodes:
-        if node.operation not in (COMPONENT, AGENT_TOOL):
-            continue
+    tools = [node for node in calls.run.nodes if node.operation == AGENT_TOOL]
+    for node in (*tools, *calls.run.components()):
         call = calls.call_by_span[node]
         is_tool = node.operation == AGENT_TOOL
         path = call.name if is_tool else node.path
