@@ -266,7 +266,8 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     """Whether a run is asked and answers by itself: an engine, a pipeline, an agent.
 
     Talk in which nothing can have been searched is none, if it is of a conversation and
-    the user names no tool that searches, or if the user says that no tool does.
+    the user names no tool that searches, or if the user says that no tool does. Nor is a
+    greeting, or any other answer that claims nothing, where nothing was searched.
     """
     tree = calls.tree
     if tree.root.kind != "agent":
@@ -290,7 +291,22 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
             only_talks = False
     is_of_conversation = tree.conversation_id is not None
     is_said = overrides.context_tools is not None  # that nothing is to be searched
-    return not (only_talks and (is_of_conversation or is_said))
+    return not (only_talks and (is_of_conversation or is_said or _only_greets(calls)))
+
+
+def _only_greets(calls: Calls) -> bool:
+    """Whether all answers of a run only greet, thank or ask back: "You're welcome!"."""
+    from ragmetrics_core.lexical.claims import claims_nothing
+    from ragmetrics_core.lexical.declining import declines
+
+    question = calls.tree.question
+    texts = [answer.text for answer in calls.tree.answers if answer.text]
+    texts = texts or [calls.replies[call].answer for call in calls.models]
+    # who declines may have searched where nobody saw it
+    return bool(texts) and all(
+        claims_nothing(text, question) and not declines(text, question)
+        for text in texts
+    )
 
 
 def _answers_after_a_tool(calls: Calls) -> bool:

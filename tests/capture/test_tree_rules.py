@@ -1,5 +1,6 @@
 """The rules on the neutral tree of calls, as tables: a run, and the sample that it gives."""
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -1405,6 +1406,12 @@ def test_scores_are_those_of_the_last_step():
     assert [context.score for context in sample.retrieved or ()] == [None] * 3
 
 
+def talk(answer: str) -> Tree:
+    """An application of its own that searches nothing."""
+    said = call("agent", reads("Hello, which ferry?", answer), name="pipeline")
+    return Tree(said(itertools.count(1)), question="Hello, which ferry?")
+
+
 @pytest.mark.parametrize(
     "run",
     [
@@ -1412,14 +1419,31 @@ def test_scores_are_those_of_the_last_step():
         tree(call("ignored", found(*DOCS), reads(asked(PORTO))), question=None),
         tree(reads(asked(PORTO), GRADED), taken=DOCS),
         tree(step(*DOCS), question=None),
+        talk("You're welcome!"),
+        talk("Hello! How can I help you?"),
+        talk("Which ferry do you mean?"),
     ],
-    ids=["no retrieval", "ignored", "a grader of what is handed in", "an index"],
+    ids=[
+        "no retrieval",
+        "ignored",
+        "a grader of what is handed in",
+        "an index",
+        "thanks",
+        "a greeting",
+        "a question back",
+    ],
 )
 def test_no_sample(run):
     assert samples_of(run) == []
     # a place elsewhere makes none of what answered nobody
     if run.question is None:
         assert samples_of(run, Overrides(contexts_from="retriever")) == []
+
+
+@pytest.mark.parametrize("answer", ["It sails at ten.", "I don't know."])
+def test_an_application_that_states_or_declines_should_have_searched(answer):
+    (sample,) = samples_of(talk(answer))
+    assert list(sample.capture.doubts) == ["no_search"]
 
 
 @pytest.mark.parametrize("place", ["chunks", lambda run: None])
