@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from haystack import Document, tracing
@@ -294,6 +295,51 @@ def agent_that_searches_for_its_tools() -> Row:
         USER,
         [Expected(bm25(), "It was built in 1856, says look.", retrieved=bm25())],
     )
+
+
+def ending_with(result: Any) -> Row:
+    """An agent that searches, and hands its answer to the tool that ends it."""
+
+    def final_answer(answer: str) -> Any:
+        """Hands the answer to the user."""
+        return result(answer) if callable(result) else result
+
+    lines = [
+        ChatMessage.from_assistant(
+            tool_calls=[ToolCall("search", {"query": QUESTION})]
+        ),
+        ChatMessage.from_assistant(
+            tool_calls=[ToolCall("final_answer", {"answer": "It was built in 1856."})]
+        ),
+    ]
+    app = Agent(
+        chat_generator=MockChatGenerator(lines),
+        tools=[search_tool(), create_tool_from_function(final_answer)],
+        exit_conditions=["final_answer"],
+    )
+    return Row(app, USER, [Expected(bm25(), "It was built in 1856.", retrieved=bm25())])
+
+
+@row
+def agent_whose_answer_ends_it() -> Row:
+    return ending_with("ok")
+
+
+@row
+def agent_whose_answer_is_handed_on_in_a_mapping() -> Row:
+    return ending_with(lambda answer: {"answer": answer, "is_final": True})
+
+
+@row
+def agent_that_a_tool_ends_in_other_words() -> Row:
+    """It may have answered better."""
+    made = ending_with("The light was lit in 1856, and it was rebuilt in 1903.")
+    expected = replace(
+        made.expected[0],
+        answer="The light was lit in 1856, and it was rebuilt in 1903.",
+        doubts=("by_data_flow",),
+    )
+    return replace(made, expected=[expected])
 
 
 class BackupAnswer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -331,12 +332,30 @@ def outputs_by_place(run: Run) -> Mapping[str, Any]:
                 # An agent that ran out of steps ends with a tool's result. That is the
                 # answer only where the agent was told to end with that tool.
                 is_result = isinstance(message, Message) and message.role == "tool"
-                tools = {call.name for call in message.tool_calls} if is_result else ()
-                is_last_step = tools and sockets.get("exit_reason") not in tools
+                requests = message.tool_calls if is_result else ()
+                exit_reason = sockets.get("exit_reason")
+                ended_by = [call for call in requests if call.name == exit_reason]
+                if ended_by:
+                    message = _answer_handed_to(ended_by[0], message)
+                is_last_step = requests and not ended_by
                 sockets = {} if is_last_step else {"last_message": message}
             for name, value in sockets.items():
                 outputs[f"{component}.{name}" if component else name] = value
     return outputs
+
+
+def _answer_handed_to(call: ToolCall, result: Message) -> Message:
+    """The answer that an agent handed to the tool that ends it, else what the tool returned.
+
+    Example: ``final_answer(answer="In 1856.")`` returned "ok". What holds words of its own
+    in the place of the answer may be another one.
+    """
+    for name, value in call.arguments.items():
+        if isinstance(value, str) and re.search(r"answer|response", name.lower()):
+            letters = "".join(filter(str.isalnum, result.text))
+            if value in result.text or len(letters) < _LONGEST_STATUS:
+                return Message("assistant", value)
+    return result
 
 
 def _text_made_of_a_reply(
@@ -390,6 +409,7 @@ def _messages(outputs: Mapping[str, Any], calls: Calls) -> tuple[Answer, ...]:
 
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
+_LONGEST_STATUS = 16  # letters of a tool's result that tells only that it ran
 _QUERY_SOCKETS = ("query", "text", "queries", "question")
 _QUERY_WORDS = ("query", "queries", "question", "embedding", "search", "keyword")
 
