@@ -311,18 +311,37 @@ class EvidenceFinder:
             found = self._passages.by_identity.get(identity)
             if document.score is None and found is not None:  # a later list lacks it
                 document = replace(document, score=found.document.score)
-            text = showing.text
             # such as a question of a FAQ, whose answer stands in its metadata
-            own = document.text_without_metadata
-            is_of_metadata = not any(each in text for each in document.own_texts)
-            if is_of_metadata and len(text) > len(own) and own in prompt:
-                text = f"{own}\n{text}"
-                self._doubts.append(Doubt("in_part"))
-            names = self._metadata_shown(document, showing)
-            contexts.append(document.context(text, names or None))
+            passage, own = showing.text, document.text_without_metadata
+            is_of_metadata = not any(each in passage for each in document.own_texts)
+            names: list[str] = []
+            if is_of_metadata and len(passage) > len(own) and own in prompt:
+                place = self._place_before(own, showing)
+                if place is None:
+                    showing = replace(showing, text=f"{own}\n{passage}")
+                    self._doubts.append(Doubt("in_part"))
+                else:
+                    showing = replace(showing, text=own, place=place)
+                    values = document.metadata.items()
+                    names = [name for name, value in values if value == passage]
+            names += self._metadata_shown(document, showing)
+            names = list(dict.fromkeys(names))
+            contexts.append(document.context(showing.text, tuple(names) or None))
         self.contexts = tuple(contexts)
         self.identities = tuple(identity for identity, _, _ in shown)
         self.evidence_from = "prompt"
+
+    def _place_before(self, own: str, showing: Showing) -> tuple[int, int] | None:
+        """Return where a document's text stands right before a passage of its metadata.
+
+        None where it does not, or where it may stand there as a part of the question.
+        """
+        number, start = showing.place or (0, 0)
+        before = self._found_answer.prompts[number][:start]
+        head, found, between = before.rpartition(own)
+        is_label = bool(found) and len(letters_of(between)) < SHORTEST
+        is_asked = own in (self._turn.question or "")
+        return (number, len(head)) if is_label and not is_asked else None
 
     def _metadata_shown(self, document: Document, showing: Showing) -> tuple[str, ...]:
         """Return the names of the metadata that a prompt shows near a document's text.

@@ -601,12 +601,17 @@ def _doubts_of_history(calls: Calls, question: str | None) -> tuple[Doubt, ...]:
         doubts = _doubts_of_inputs(calls, plain_inputs, question, own_replies)
         if doubts:
             return doubts
-    documents = [each.text for found in calls.lists for each in found.documents]
+    documents = [each for found in calls.lists for each in found.documents]
     for call in calls.prompted:
         for text in [each.text for each in call.prompt if has_both_speakers(each.text)]:
-            outside = text  # an answer may be a document's whole text
+            outside = text
             for document in documents:
-                outside = outside.replace(document, "x")
+                # a question of a FAQ, a label, and the answer in its metadata
+                for value in document.texts[len(document.own_texts) :]:
+                    parts = map(re.escape, (document.text_without_metadata, value))
+                    outside = re.sub(r"\s*\w{0,24}\W{1,4}".join(parts), "", outside)
+                # an answer may be a document's whole text
+                outside = outside.replace(document.text, "x")
             outside = outside.replace(f"HumanMessage(content={question!r}", "")
             if has_both_speakers(outside):
                 return _SHOWN

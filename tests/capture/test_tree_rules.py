@@ -1219,9 +1219,40 @@ ROWS: dict[str, Row] = {
             found(Document("How do I renew it?", "q", metadata={"answer": FARO})),
             reads(f"Q: How do I renew it?\nA: {FARO}\n{QUESTION}"),
         ),
+        ["How do I renew it?"],
+        "q",
+    ),
+    "a longer text of the metadata behind other words than its own text": Row(
+        says(
+            found(Document("How do I renew it?", "q", metadata={"answer": FARO})),
+            reads(
+                f"How do I renew it? As the guide to the city says, {FARO}\n{QUESTION}"
+            ),
+        ),
         [f"How do I renew it?\n{FARO}"],
         "q",
-        "history_unread in_part",
+        "in_part",
+    ),
+    "a longer text of the metadata behind what is asked": Row(
+        says(
+            found(Document(QUESTION, "q", metadata={"answer": FARO})),
+            reads(f"Question: {QUESTION}\n{FARO}"),
+        ),
+        [f"{QUESTION}\n{FARO}"],
+        "q",
+        "in_part",
+    ),
+    "a talk about what a document and its metadata say": Row(
+        says(
+            found(Document("How do I renew it?", "q", metadata={"answer": FARO})),
+            reads(
+                f"Q: How do I renew it?\nA: {FARO}\nUser: Hello\nAssistant: {FARO}\n"
+                f"{QUESTION}"
+            ),
+        ),
+        ["How do I renew it?"],
+        "q",
+        "history_unread",
     ),
     "a passage of the metadata that is shown in the place of a summary": Row(
         says(
