@@ -11,7 +11,7 @@ from haystack import Document, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, TextContent, ToolCall
 from haystack.tools import (
     ComponentTool,
     PipelineTool,
@@ -177,13 +177,28 @@ def from_a_server(query: str) -> str:
     return json.dumps({"meta": None, "content": content, "isError": False})
 
 
-@row
-def agent_with_a_tool_of_a_server() -> Row:
-    tool = create_tool_from_function(from_a_server, name="lookup")
+def of_blocks(tool: Tool) -> Row:
     found = [Document(content=document.content) for document in DOCUMENTS]
     app = connected(agent=agent(tool, query=QUESTION))
-    answer = "It was built in 1856, says lookup."
+    answer = f"It was built in 1856, says {tool.name}."
     return Row(app, {"agent": USER}, [Expected(found, answer)])
+
+
+@row
+def agent_with_a_tool_of_a_server() -> Row:
+    return of_blocks(create_tool_from_function(from_a_server, name="lookup"))
+
+
+@row
+def agent_with_a_tool_of_blocks() -> Row:
+    """A message holds them as they are."""
+
+    def lookup(query: str) -> list[TextContent]:
+        """Looks something up."""
+        return [TextContent(document.content or "") for document in DOCUMENTS]
+
+    tool = create_tool_from_function(lookup)
+    return of_blocks(replace(tool, outputs_to_string={"raw_result": True}))
 
 
 def storing(topic: str) -> None:

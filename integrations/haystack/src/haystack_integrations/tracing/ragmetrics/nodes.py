@@ -83,6 +83,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return _message(value)
     if isinstance(value, GeneratedAnswer):
         return _generated(value)
+    if isinstance(value, TextContent):  # a block of a tool's result
+        return {"type": "text", "text": value.text}
     if isinstance(value, ExtractedAnswer):
         return Answer(value.data, is_extracted=True, question=value.query)
     if depth == 0:

@@ -554,6 +554,8 @@ class Calls:
             )
             if documents or is_empty_search:
                 call.documents = documents
+            if not isinstance(node.output, str):
+                call.result = node.output
         agent_output = node.agent.output_by_socket if node.agent is not None else {}
         ends_agent = agent_output.get("exit_reason") == node.name
         finds_tools = any(
