@@ -357,7 +357,7 @@ def test_talk_with_a_context_is_no_sample_where_no_tool_searches(
     kit: ModuleType, tools: set[str] | None, questions: list[str]
 ) -> None:
     """The framework does not say which context a run has: it may be no conversation."""
-    guide = agent(kit).model_copy(update={"llm": kit.ToolLLM(last="Hello, Ann.")})
+    guide = agent(kit).model_copy(update={"llm": kit.ToolLLM(last="Your name is Ann.")})
 
     async def chat() -> None:
         context = Context(guide)
