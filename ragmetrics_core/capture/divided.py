@@ -44,7 +44,6 @@ _FIELDS_OF_A_FIND = frozenset(
         "score",
         "relevance_score",
         "similarity",
-        "title",
         "url",
         "uri",
         "link",
@@ -107,8 +106,9 @@ def lists_passages(
 
     It is a list of texts: alone, in a mapping, or in the one block of a message. Each is a
     mapping that has a score or says where the text is from, since tasks and messages have
-    a text, too. Of a tool that was asked a query several texts are enough, as mappings
-    with more than a text, or as sentences: a heading or an id is none.
+    a text, too. Of several texts their titles are enough, and of a tool that was asked a
+    query, that they are mappings with more than a text, or sentences: no headings or ids.
+    One text alone may be a word on the search, such as that it found nothing.
 
     Args:
         text: The tool's text, as the model sees it.
@@ -119,15 +119,15 @@ def lists_passages(
         listed = None if isinstance(value, str) else _listed(value)
         passages = None if listed is None else _passages(listed, _DEPTH)
         if passages:
-            names = [_FIELDS_OF_A_FIND.intersection(each.metadata) for each in passages]
-            are_texts = all(
-                "role" not in each.metadata
-                if each.metadata
-                else _is_sentence(each.text)
-                for each in passages
-            )
-            is_several = is_asked_query and len(passages) > 1
-            return all(names) or (is_several and are_texts)
+            fields = [each.metadata.keys() for each in passages]
+            if any(fields):
+                are_texts = all(each and "role" not in each for each in fields)
+            else:
+                are_texts = all(_is_sentence(each.text) for each in passages)
+            are_titled = all("title" in each for each in fields)
+            are_found = are_titled or (is_asked_query and are_texts)
+            are_sourced = not any(map(_FIELDS_OF_A_FIND.isdisjoint, fields))
+            return are_sourced or (len(passages) > 1 and are_found)
     return False
 
 

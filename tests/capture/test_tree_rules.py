@@ -1567,7 +1567,7 @@ ANY_TOOL = {
         [PORTO, FARO],
     ),
     "titles": ({"chunks": TITLED}, [PORTO, FARO]),
-    "one title": (TITLED[:1], [PORTO]),
+    "one title": (TITLED[:1], None),
     "in a block": (blocks(json.dumps({"results": ITEMS})), [PORTO, FARO]),
     "a block each": (blocks(*map(json.dumps, TITLED)), [PORTO, FARO]),
     "in a block, and structured": (
@@ -1598,7 +1598,12 @@ ASKED_A_QUERY = {
     "one text": ([PORTO], None),
     "one block": (blocks(PORTO), None),
     "one record": (TASKS[:1], None),
+    "one title": ([{"title": "None", "text": "Nothing was found for it."}], None),
     "a heading": (blocks("These are the towns that I found:", PORTO, FARO), None),
+    "a word before files": (
+        [{"type": "text", "text": NOTE}, {"type": "resource", "resource": ITEMS[0]}],
+        None,
+    ),
     "names": (["The town of Porto", "The town of Faro"], None),
     "questions": (["Which town lies in the north?", "Where is Faro?"], None),
     "a block of several": (blocks(PORTO, f"{FARO}\n\n{EVORA}"), None),
