@@ -158,8 +158,13 @@ def _informed(among: Sequence[Node], turn: AskedTurn, origins: Origins) -> Node 
     best = max(likeness[call] for call in among)
     if len(informed) != 1 or likeness[informed[0]] < best:
         return None
-    readers = [call for call in among if informed[0] in _read_by(turn.calls, call)]
-    return None if readers else informed[0]
+    rewriters = [
+        call
+        for call in among
+        if informed[0] in _read_by(turn.calls, call)
+        if not turn.calls.replies[call].is_verdict
+    ]
+    return None if rewriters else informed[0]
 
 
 def _calls_in_output(calls: Calls) -> list[Node]:

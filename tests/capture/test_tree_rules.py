@@ -640,6 +640,16 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p",
     ),
+    "a verdict on the answer in the output": Row(
+        tree(
+            found(P),
+            reads(asked(PORTO)),
+            reads(f"Is this harmful? {ANSWER}", "No"),
+            output={"reply": ANSWER, "guard": "No"},
+        ),
+        [PORTO],
+        "p",
+    ),
     "two answers from what was found in the output": Row(
         tree(
             found(P),

@@ -105,6 +105,25 @@ def test_the_result_of_a_named_tool_is_divided_by_its_own_structure(
     assert (call.kind, call.shown) == ("retrieval", tuple(range(len(texts))))
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, (_, passages) in RESULTS.items() if passages]
+)
+def test_a_list_of_texts_that_answers_a_query_needs_no_name(name: str) -> None:
+    result, passages = RESULTS[name]
+
+    @tool
+    def search_archive(query: str) -> Any:
+        """Searches an archive."""
+        return result
+
+    with capture() as captured:
+        in_an_agent(search_archive)
+    (sample,) = captured.samples
+    texts = [context.text for context in sample.known_contexts]
+    assert sample.capture is not None
+    assert (texts, sample.capture.doubts) == (passages, {})
+
+
 def test_a_tool_that_a_task_of_a_step_runs_belongs_to_the_step() -> None:
     """As in a node of LangGraph, which runs in a task of its own."""
 
