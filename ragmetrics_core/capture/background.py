@@ -756,7 +756,8 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
                 f" judge, {', '.join(names)}"
             )
         places = {name: settings.pop(name, None) for name in _PLACES}
-        self.turns = front_door.turns(Overrides(**places), Problems())
+        overrides = Overrides(**places)
+        self.turns = front_door.turns(overrides, Problems())
         super().__init__(
             self.turns.add,
             metrics,
@@ -768,7 +769,12 @@ class WatchingEvaluator(BackgroundEvaluator[Run]):
             problems=self.turns.problems,
         )
         # it hands each finished run over, whose samples our thread makes and judges
-        listener = Listener(self.problems, self.record, all_contexts=True)
+        listener = Listener(
+            self.problems,
+            self.record,
+            all_contexts=True,
+            names_looked_up=overrides.names_looked_up,
+        )
         front_door.listeners.add(listener)
 
 

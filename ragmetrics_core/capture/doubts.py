@@ -27,7 +27,8 @@ CAPTURE_EARLIER = (
     "capture the earlier turns, too, under one conversation= of each user, or write"
     " examples into the system message, without naming speakers"
 )
-_CONTEXTS = "; name the contexts by contexts_from="
+_BY_NAME = ", such as a key, the name of a call, or a function that returns {}"
+_CONTEXTS = "; name the contexts by contexts_from=" + _BY_NAME.format("them")
 # One code for each thing that a person can do about it: the best grade that it leaves,
 # the field that settles it where the user names it, and the sentence.
 _TABLE: dict[str, tuple[Grade, SettledBy, str]] = {
@@ -52,7 +53,8 @@ _TABLE: dict[str, tuple[Grade, SettledBy, str]] = {
     "answer_guessed": (
         "inferred",
         "answer",
-        "which text is the answer is not certain ({}); name its place by answer_from=",
+        "which text is the answer is not certain ({}); name its place by answer_from="
+        + _BY_NAME.format("it"),
     ),
     # the contexts
     "further_call": (

@@ -150,7 +150,9 @@ class FrontDoor(Generic[Run]):
             problems=sample_maker.problems,
         )
         problems = captured.problems
-        listener = Listener(problems, captured.record)
+        listener = Listener(
+            problems, captured.record, names_looked_up=overrides.names_looked_up
+        )
         self.listeners.add(listener)
         try:
             yield captured

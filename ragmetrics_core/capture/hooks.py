@@ -243,6 +243,9 @@ class Listener:
         all_contexts: Whether it gets runs of every context that its ``Listeners`` hand
             out: a watch those of the whole process, a callback those that it is passed
             to. If not, it gets the runs that begin in its own context: a block.
+        names_looked_up: The names under which the user looks for a field. All is kept
+            of what calls of such a name, or with such a key in it, were given and
+            returned.
         begun: Whether a run began for it.
         missed: Whether it missed a run that began in the context of no block.
     """
@@ -251,6 +254,7 @@ class Listener:
     record: Callable[[Any], object]
     _: KW_ONLY
     all_contexts: bool = False
+    names_looked_up: frozenset[str] = frozenset()
     begun: bool = False
     missed: bool = False
 

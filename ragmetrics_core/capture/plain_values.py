@@ -116,6 +116,21 @@ class Overrides:
         places = [(name, getattr(self, name)) for name in _PLACES]
         return tuple(f"{name}={name_of(each)}" for name, each in places if each)
 
+    @property
+    def names_looked_up(self) -> frozenset[str]:
+        """What the user's paths may begin with: of "write.draft" "write", and all of it."""
+        paths = [getattr(self, name) for name in _PLACES]
+        steps = [
+            _INDEX.sub(r".\1", path).split(".")
+            for path in paths
+            if isinstance(path, str)
+        ]
+        return frozenset(
+            ".".join(each[:length])
+            for each in steps
+            for length in range(1, len(each) + 1)
+        )
+
     def find(self, field: str, runs: Iterable[Any], *mappings: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 

@@ -20,7 +20,9 @@ from ragmetrics_core.capture.plain_values import (
     QUESTION_KEYS,
     USERS,
     Overrides,
+    answer_in,
     answer_text,
+    documents_in,
     name_of,
     names_a_history,
     question_in,
@@ -71,10 +73,9 @@ _WHOLE_PROMPTS = (
         "the history holds prompts with their documents; keep the user's own words in it",
     ),
 )
-_RAN_AGAIN = Doubt(
-    "which_turn",
-    "the call that contexts_from= names found other documents before, and its last ones"
-    " count; name the place that holds all of them, or a function",
+_RAN_AGAIN = (
+    "{}_from= leads to several results of calls, and one of them counts; begin it with the"
+    " name of the call that counts, or name another place or a function"
 )
 # what is in doubt where a function of the user raises
 _CODES_OF_PLACES = {
@@ -95,7 +96,7 @@ _ASSISTANT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
-_MOST_NAMES = 12
+_MOST_NAMES = 24
 _SHORTEST_SAID = 8  # letters of an answer that a question holds
 _ADDRESS = re.compile(r"\s*\w+://\S+\s*")
 # at the head of a line, in any language and script
@@ -119,7 +120,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     warnings = []
     doubts_of_places = []
     for field in ("question", "answer", "contexts"):
-        is_there, value, fault = _value_user_named(field, tree, overrides)
+        values, fault = _values_user_named(field, tree, overrides)
+        is_there = bool(values)
+        value = values[-1] if values else None
         place = getattr(overrides, f"{field}_from")
         if fault:
             doubts_of_places.append(Doubt(_CODES_OF_PLACES[field], fault))
@@ -149,18 +152,21 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
                 if call.name == name and kind in (None, call.kind)
                 if call.documents is not None
             }
-            if len(lists_of_call) > 1:
-                doubts_of_places.append(_RAN_AGAIN)
+            if len(lists_of_call) > 1 or len(values) > 1:
+                again = Doubt("which_turn", _RAN_AGAIN.format(field))
+                doubts_of_places.append(again)
         elif place is not None:
             nothing = "returned None"
             if isinstance(place, str):  # of the names that are there, one may be meant
                 fields = (*tree.lookup_outputs, *tree.lookup_inputs)
                 names = [each for each in fields if isinstance(each, Mapping)]
-                calls_with_documents = [
-                    each.name for each in tree.root.walk() if each.documents is not None
-                ]
+                # first of calls that gave documents; one of a tool's text divides
+                # by context_tools= alone
+                all_calls = sorted(
+                    tree.root.walk(), key=lambda call: call.documents is None
+                )
                 there = dict.fromkeys(
-                    [*chain.from_iterable(names), *calls_with_documents]
+                    [*chain.from_iterable(names), *(call.name for call in all_calls)]
                 )
                 among = ", ".join(map(repr, [*there][:_MOST_NAMES]))
                 nothing = f"leads to nothing among {among or 'none'}"
@@ -185,7 +191,8 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     is_address = _ADDRESS.fullmatch(question or "") is not None
     said_last = letters_of(tree.history[-1].content) if tree.history else ""
     holds_talk = len(said_last) >= _SHORTEST_SAID and said_last in letters_of(question)
-    if "question" not in named and (is_address or holds_talk):
+    is_beside = _stands_beside_the_question(calls, question)
+    if "question" not in named and (is_address or holds_talk or is_beside):
         doubts = _GUESSED
     return AskedTurn(
         tree,
@@ -196,6 +203,22 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         tuple(warnings),
         (*doubts_of_places, *doubts, *_doubts_of_history(calls, question)),
     )
+
+
+def _stands_beside_the_question(calls: Calls, question: str | None) -> bool:
+    """Whether a text of the input has no usual name, and no model or search was told it.
+
+    Example: "en" of ``{"ticket": {"body": "Who lit it?"}, "language": "en"}``.
+    """
+    inputs = map(calls.tree.to_plain_value, calls.tree.lookup_inputs)
+    fields = [each.items() for each in inputs if isinstance(each, Mapping)]
+    names = [name for name, value in chain.from_iterable(fields) if value == question]
+    if not names or not calls.prompted or not {*names}.isdisjoint(_USUAL_NAMES):
+        return False
+    told = [message.text for call in calls.prompted for message in call.prompt]
+    told += [call.query or "" for call in calls.nodes]
+    letters = letters_of(question)
+    return not any(letters in letters_of(text) for text in told)
 
 
 def _labelled_question(text: str) -> str | None:
@@ -221,8 +244,7 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         return False
     if calls.searches:
         return True
-    is_there, _, fault = _value_user_named("contexts", tree, overrides)
-    if is_there or fault:
+    if any(_values_user_named("contexts", tree, overrides)):
         return True
     if _answers_the_user(calls, overrides):
         return True
@@ -279,7 +301,8 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
     is_answered = not is_mere_code and bool(tree.answers or is_asked)
     is_unread = not tree.is_complete and tree.flow_documents is not None  # a stream
     is_named = any(
-        _value_user_named(field, tree, overrides)[0] for field in ("question", "answer")
+        _values_user_named(field, tree, overrides)[0]
+        for field in ("question", "answer")
     )
     if not (is_answered or is_unread or is_named):
         return False
@@ -332,17 +355,19 @@ def _answers_after_a_tool(calls: Calls) -> bool:
     return False
 
 
-def _value_user_named(
+def _values_user_named(
     field: str, tree: Tree, overrides: Overrides
-) -> tuple[bool, Any, str]:
+) -> tuple[list[Any], str]:
     """Look up a field where the user said that it is.
 
-    Returns whether it is there, its value, and what a function of the user raised.
+    Returns what stands there, and what a function of the user raised. It is one value,
+    but of a call that ran several times with different results: the last one counts.
 
     The question is looked up among the inputs of the run first, other fields among its
     outputs: inputs may hold an empty ``chunks`` that the run fills. A path may begin with
-    "inputs" or "outputs", and may lead through an object with fields. The name of a call
-    leads to the documents that it returned last.
+    "inputs" or "outputs", and may lead through an object with fields. Last, it may begin
+    with the name of a call, or be a path into what a call was given or returned: the
+    question is what it was asked, another field what it returned.
     """
     inputs, outputs, plain = (
         tree.lookup_inputs,
@@ -350,22 +375,77 @@ def _value_user_named(
         tree.to_plain_value,
     )
     mappings = (*inputs, *outputs) if field == "question" else (*outputs, *inputs)
-    if field == "contexts":
-        calls = [call for call in tree.root.walk() if call.documents is not None]
-        mappings = (*mappings, {call.name: call.documents for call in calls})
     runs = (tree.native_run, *tree.further_native_runs)
     try:
         is_there, value = overrides.find(field, runs, *mappings)
     except SettingError as error:
-        return False, None, str(error)
+        return [], str(error)
     if not is_there and isinstance(getattr(overrides, f"{field}_from"), str):
         plain_mappings = [plain(each) for each in mappings]
         plain_mappings += [{"inputs": plain(each)} for each in inputs]
         plain_mappings += [{"outputs": plain(each)} for each in outputs]
         is_there, value = overrides.find(field, (), *plain_mappings)
-    if not is_there or value is None:  # None names nothing for this run
-        return False, None, ""
-    return True, plain(value), ""
+        if not is_there:
+            return _values_of_calls(field, tree, overrides), ""
+    # None names nothing for this run
+    return ([plain(value)] if is_there and value is not None else []), ""
+
+
+def _values_of_calls(field: str, tree: Tree, overrides: Overrides) -> list[Any]:
+    """List what the user's path leads to in the calls of a run, each value once.
+
+    Example: "hits" and "search.hits" lead to the list of ``{"hits": [...]}`` that the step
+    "search" returned, and so does "search", where no other list stands beside it.
+    """
+    by_name: list[Any] = []
+    by_key: list[Any] = []
+    for call in tree.root.walk():
+        reply = None if call.reply is None else call.reply.text
+        values: tuple[Any, ...] = (reply, call.text, call.returned)
+        if field == "question":
+            values = (call.query, call.arguments, call.given)
+        elif field == "contexts":
+            values = (call.documents, call.returned)
+            if call.kind == "tool":  # whose text may hold several
+                values = (call.documents,)
+        for value in map(tree.to_plain_value, filter(None, values)):
+            is_there, leaf = overrides.find(field, (), {call.name: value})
+            if is_there and leaf is value and isinstance(value, Mapping):
+                leaf = _what_counts_in(value, field)
+            if is_there and leaf is not None:
+                by_name.append(leaf)
+                break
+        for value in (call.returned, call.given)[:: -1 if field == "question" else 1]:
+            is_there, leaf = overrides.find(field, (), tree.to_plain_value(value))
+            if is_there and leaf is not None:
+                by_key.append(leaf)
+                break
+    found: list[Any] = []
+    for leaf in by_name or by_key:
+        if not any(_is_same(leaf, other) for other in found):
+            found.append(leaf)
+    return found[::-1] if field == "question" else found
+
+
+def _what_counts_in(fields: Mapping[Any, Any], field: str) -> Any:
+    """Return the one value of what a call was given or returned that may be a field of the user.
+
+    Contexts are the one list, a question or an answer the one text, or one of a usual name.
+    """
+    if len(fields) == 1:
+        return next(iter(fields.values()))
+    if field != "contexts":
+        return question_in(fields) if field == "question" else answer_in(fields)
+    lists = [each for each in fields.values() if isinstance(each, (list, tuple))]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Whether two values are the same, but for other fields than the texts of documents."""
+    texts = [each.text for each in documents_in(value)]
+    return value == other or (
+        bool(texts) and texts == [each.text for each in documents_in(other)]
+    )
 
 
 # The question
@@ -736,13 +816,15 @@ def question_among(
         carried: The question that the answer carries; None if it carries none.
     """
     texts: list[tuple[str, str]] = []
+    listed: set[str] = set()  # of a list of texts none is surely asked
     texts_by_component: list[set[str]] = []
     for inputs_of_component in inputs:
         n_before = len(texts)
         for name, value in inputs_of_component.items():
-            # of a list of texts none is surely asked
-            is_list = isinstance(value, tuple)
-            if is_list and any(isinstance(element, str) for element in value):
+            elements = value if isinstance(value, tuple) else ()
+            listed_here = {each for each in elements if isinstance(each, str)}
+            listed |= listed_here
+            if listed_here:
                 continue
             question = question_in(value, depth=0)
             if question:
@@ -758,7 +840,8 @@ def question_among(
     if not usual:
         return shown.pop() if len(shown) == 1 else carried or None, ()
     all_prompts = letters_of("\n".join("\n".join(prompt) for prompt in prompts))
-    others = {text for _, text in texts if letters_of(text) in all_prompts} - {*usual}
+    others = {*listed, *(text for _, text in texts)} - {*usual}
+    others = {text for text in others if letters_of(text) in all_prompts}
     is_asked = any(
         text in shown
         and not any(

@@ -278,6 +278,9 @@ class Node:
         may_have_searched: Of a model: whether its provider may have searched without
             telling what it found.
         remarks: What is uncertain about it, in words. With a remark nothing is exact.
+        given: All that it was given, where ``Listener.names_looked_up`` has its name, or
+            one of the keys in it.
+        returned: All that it returned, in the same way.
     """
 
     kind: Kind
@@ -308,6 +311,8 @@ class Node:
     by_provider: bool = False
     may_have_searched: bool = False
     remarks: tuple[str, ...] = ()
+    given: Any = field(default=None, repr=False)
+    returned: Any = field(default=None, repr=False)
 
     def walk(self) -> Iterator[Node]:
         """This call and all below it that count, in the order in which they began."""

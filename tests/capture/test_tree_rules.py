@@ -1377,6 +1377,28 @@ ROWS: dict[str, Row] = {
         "p",
         where=Overrides(contexts_from="retriever"),
     ),
+    "named by a call and a key of what it returned": Row(
+        says(
+            call("step", name="search", returned={"hits": [PORTO], "n": 1}),
+            reads(asked(PORTO)),
+        ),
+        [PORTO],
+        None,
+        where=Overrides(contexts_from="search.hits"),
+        hedged="retrieved",
+    ),
+    "named by a key of which two calls returned something else": Row(
+        says(
+            call("step", name="search", returned={"hits": [FARO]}),
+            call("step", name="rerank", returned={"hits": [PORTO]}),
+            reads(asked(PORTO)),
+        ),
+        [PORTO],
+        None,
+        "which_turn",
+        where=Overrides(contexts_from="hits"),
+        hedged="retrieved",
+    ),
     "named where nothing is": Row(
         says(reads(asked(PORTO)), lookup_outputs=({"chunks": []},)),
         [],
@@ -2121,7 +2143,7 @@ def test_a_place_that_leads_nowhere_is_said_and_the_rules_are_used(field):
         by_rules.contexts,
         by_rules.answer,
     )
-    said = f"{field}_from='nowhere' leads to nothing among 'reply', 'store'; the rules"
+    said = f"{field}_from='nowhere' leads to nothing among 'reply', 'store'"
     assert any(said in text for text in sample.capture.warnings)
 
 

@@ -180,6 +180,33 @@ def one_of_several_fields(is_followed: bool) -> Sample:
     return sample
 
 
+@row("question_guessed", "name their place by question_from=")
+def the_input_of_a_step(is_followed: bool) -> Sample:
+    """The run was given the number of a mail, and a step inside of it the mail's words."""
+    from langchain_core.runnables import RunnableLambda
+
+    def write(mail: Mapping[str, str]) -> str:
+        return say(shown(find("lamp of Skarn")[0].page_content, question=mail["body"]))
+
+    reading = RunnableLambda(write, name="reading")
+    app = in_a_chain(lambda number: reading.invoke({"body": ASKED}), {"mail": 17})
+    named = {"question_from": "reading.body"} if is_followed else {}
+    return langchain(app, **named)
+
+
+@row("question_guessed", "say them by question=")
+def one_text_beside_a_form(is_followed: bool) -> Sample:
+    """No model was told the one text of the input."""
+    form = {"mail": {"body": ASKED, "from": "Anna"}, "language": "English"}
+    app = in_a_chain(
+        lambda given: say(
+            shown(find("lamp")[0].page_content, question=given["mail"]["body"])
+        ),
+        form,
+    )
+    return langchain(app, **({"question": ASKED} if is_followed else {}))
+
+
 @row("question_guessed", "say them by question=")
 def a_number(is_followed: bool) -> Sample:
     app = in_a_chain(lambda form: answered(f"order {form['order']}"), {"order": 7})
@@ -328,6 +355,21 @@ def two_replies_returned(is_followed: bool) -> Sample:
     )
 
 
+@row("answer_guessed", "such as a key, the name of a call,")
+def what_a_step_wrote(is_followed: bool) -> Sample:
+    """The run returns neither of the two texts under a name of its own."""
+    from langchain_core.runnables import RunnableLambda
+
+    def both(question: str) -> list[str]:
+        prompt = shown(find()[0].page_content)
+        write = RunnableLambda(lambda prompt: {"draft": say(prompt)}, name="write")
+        first = write.invoke(prompt)["draft"]
+        return [first, say(prompt, "In 1882, by Anna Berg.")]
+
+    named = {"answer_from": "write"} if is_followed else {}
+    return langchain(in_a_chain(both), **named)
+
+
 @row("answer_guessed", "name its place by answer_from=")
 def a_grade_from_the_same_texts(is_followed: bool) -> Sample:
     """The answer is no reply of the last run: a callable gets each run of the turn."""
@@ -399,6 +441,18 @@ def a_passage_cut_out(is_followed: bool) -> Sample:
     cut = LAMP[5:44]
     app = in_a_chain(lambda question: find(question, LAMP) and say(shown(cut)))
     return langchain(app, **(contexts(cut) if is_followed else {}))
+
+
+@row("in_part", "such as a key, the name of a call,", contexts=[LAMP[5:44]])
+def a_passage_that_a_step_cut_out(is_followed: bool) -> Sample:
+    from langchain_core.runnables import RunnableLambda
+
+    def cut(found: Any) -> list[str]:
+        return [found[0].page_content[5:44]]
+
+    cutting = RunnableLambda(cut, name="cutting")
+    app = in_a_chain(lambda question: say(shown(*cutting.invoke(find(question, LAMP)))))
+    return langchain(app, **({"contexts_from": "cutting"} if is_followed else {}))
 
 
 @row("short_text", "name the contexts by contexts_from=", contexts=[FERRY])
@@ -594,6 +648,16 @@ def a_search_of_ones_own(is_followed: bool) -> Sample:
     return langchain(app, question=ASKED, **(contexts(LAMP) if is_followed else {}))
 
 
+@row("no_search", "say contexts_from=", contexts=[LAMP, FERRY])
+def a_search_of_ones_own_in_a_step(is_followed: bool) -> Sample:
+    from langchain_core.runnables import RunnableLambda
+
+    look_up = RunnableLambda(lambda question: {"hits": [LAMP, FERRY], "n": 2})
+    app = in_a_chain(lambda question: say(shown(*look_up.invoke(question)["hits"])))
+    named = {"contexts_from": "hits"} if is_followed else {}
+    return langchain(app, question=ASKED, **named)
+
+
 @row("not_recorded", "send the words in a message")
 def an_image(is_followed: bool) -> Sample:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -776,6 +840,30 @@ def a_workflow(is_followed: bool) -> Sample:
         await Flow().run(words=ASKED, hint="Who asks?")
 
     settings = {"question_from": "words"} if is_followed else {}
+    return llamaindex(lambda: asyncio.run(run()), **settings)
+
+
+@row("in_part", "such as a key, the name of a call,", contexts=[LAMP[5:44]])
+def a_passage_that_a_step_of_a_workflow_cut_out(is_followed: bool) -> Sample:
+    from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+
+    class Cut(Event):
+        passages: list[str]
+
+    class Flow(Workflow):
+        @step
+        async def cut(self, event: StartEvent) -> Cut:
+            return Cut(passages=[retrieved_node(event.question)[5:44]])
+
+        @step
+        async def answer(self, event: Cut) -> StopEvent:
+            reply = completion().complete(shown(*event.passages))
+            return StopEvent(result=reply.text)
+
+    async def run() -> None:
+        await Flow().run(question=ASKED)
+
+    settings = {"contexts_from": "cut.passages"} if is_followed else {}
     return llamaindex(lambda: asyncio.run(run()), **settings)
 
 

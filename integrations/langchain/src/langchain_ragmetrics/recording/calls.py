@@ -100,6 +100,7 @@ class Call:
         returned: Of a step or a retriever the documents that it returned, of a model
             the places of its reply that may tell what its provider searched, of a
             prompt the replies that its template holds as examples.
+        kept: All that it was given and returned, where the user may look into it.
         error: The words of the error that it ended with.
         ended: When it ended; None if it has not.
     """
@@ -115,6 +116,7 @@ class Call:
     inside: "list[Call]" = field(default_factory=list)
     given: Any = None
     returned: Any = None
+    kept: tuple[Any, Any] = (None, None)
     error: str | None = None
     ended: float | None = None
 
@@ -125,6 +127,8 @@ class Recording:
     Args:
         task_or_thread: Where it runs.
         receivers: The functions that get it once it has ended.
+        names_looked_up: Names of calls, and keys of what calls are given and return, of
+            which all is kept; None for all.
 
     Attributes:
         run: What is kept of it.
@@ -135,10 +139,14 @@ class Recording:
     run: Run
 
     def __init__(
-        self, task_or_thread: str = "", receivers: Sequence[Receiver] = ()
+        self,
+        task_or_thread: str = "",
+        receivers: Sequence[Receiver] = (),
+        names_looked_up: frozenset[str] | None = None,
     ) -> None:
         self.ids: list[UUID] = []
         self.receivers = receivers
+        self._names_looked_up = names_looked_up
         self._task_or_thread = task_or_thread
         self._has_model_begun = False
         self._snapshots = Snapshots()
@@ -207,6 +215,7 @@ class Recording:
         """
         if call.run is not None:
             call.run.inputs = self._snapshots.copied(_named("input", inputs))
+        call.kept = self._kept(call, inputs), None
         run_type = call.run_type
         if run_type == "retriever":
             query = inputs.get("query")
@@ -224,6 +233,13 @@ class Recording:
             # what a step is handed after a model spoke may be this run's own talk
             if not self._has_model_begun:
                 self._note_talk(call, inputs)
+
+    def _kept(self, call: Call, value: Any) -> Any:
+        """Copy all that a call was given or returned, where the user may look into it."""
+        names = self._names_looked_up
+        keys = value if isinstance(value, dict) else ()
+        is_kept = names is None or call.name in names or not names.isdisjoint(keys)
+        return self._snapshots.copied(value) if is_kept else None
 
     def _note_talk(self, call: Call, inputs: Any) -> None:
         """Note what a step is handed under names of a talk, such as a thread's messages.
@@ -283,6 +299,7 @@ class Recording:
         if call.run is not None:
             call.run.outputs = self._snapshots.copied(_named("output", outputs))
             call.run = None
+        call.kept = call.kept[0], self._kept(call, outputs)
         call.error = error
         call.ended = ended
         run_type = call.run_type

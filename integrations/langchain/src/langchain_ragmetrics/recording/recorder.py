@@ -219,7 +219,10 @@ class Recorder(BaseCallbackHandler):
             if not listeners:
                 return
             receivers = [listener.record for listener in listeners]
-            recording = Recording(current_task_or_thread(), receivers)
+            names = [listener.names_looked_up for listener in listeners]
+            recording = Recording(
+                current_task_or_thread(), receivers, frozenset().union(*names)
+            )
             self._roots[run_id] = recording
             if len(self._roots) > _MOST_OPEN:  # the oldest perhaps never ends
                 self._forget(self._roots.pop(next(iter(self._roots))))

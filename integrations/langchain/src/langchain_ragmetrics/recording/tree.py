@@ -153,6 +153,7 @@ def _node(call: Call, began: float) -> Node:
     """
     kind = _KINDS.get(call.run_type, "step")
     node = Node(kind, call.name, began, call.ended, agent=call.agent, **call.fields)
+    node.given, node.returned = call.kept
     node.error = call.error or node.error
     node.children = _nodes_inside(call, began)
     if kind == "retriever":

@@ -4,7 +4,7 @@ They are live, and applications change them.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -599,6 +599,15 @@ def _fields_of_all(events: Iterable[object]) -> dict[str, Any]:
         for name, value in fields_of(event).items():
             values[f"{name} {number}" if number else name] = plain(value)
     return values
+
+
+def copy_what_is_looked_into(
+    step: Node, names: Collection[str], events: Iterable[object], *, is_end: bool
+) -> None:
+    """Copy the fields of a step's events where the user looks into them."""
+    fields = _fields_of_all(events)
+    if step.name in names or not fields.keys().isdisjoint(names):
+        setattr(step, "returned" if is_end else "given", fields)
 
 
 def fields_of(event: object) -> dict[str, Any]:

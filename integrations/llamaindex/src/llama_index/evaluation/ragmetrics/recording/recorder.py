@@ -14,6 +14,7 @@ from collections.abc import (
     Generator,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -346,6 +347,8 @@ class Recorder:
         if kind == "step":
             events = copies.events_among(arguments)
             self._copy(copies.copy_documents_taken, node, events)
+            if run is not None:
+                self._copy_what_is_looked_into(run, node, events, is_end=False)
         else:
             if events:
                 self._copy(copies.copy_event, node, events[0])
@@ -390,6 +393,20 @@ class Recorder:
         """
         copy(*arguments)
 
+    def _copy_what_is_looked_into(
+        self, run: Run, step: Node, events: Sequence[object], *, is_end: bool
+    ) -> None:
+        """Copy the fields of a step's events if the user looks into them."""
+        names = [each.names_looked_up for each in run.listeners]
+        if any(names):
+            names_looked_up = frozenset[str]().union(*names)
+            self._copy(
+                partial(copies.copy_what_is_looked_into, is_end=is_end),
+                step,
+                names_looked_up,
+                events,
+            )
+
     # A span ends
 
     @guard_hook
@@ -418,6 +435,8 @@ class Recorder:
             self._copy(copies.note_reply_of_agent, node, result, _tick())
         if error is None and span.kind == "step":
             self._copy(copies.copy_documents_returned, node, span.events, result)
+            events = result if isinstance(result, list) else [result]
+            self._copy_what_is_looked_into(run, node, events, is_end=True)
         elif error is None:
             self._copy(copies.copy_result, span.kind, node, result, instance)
         node.ended = _tick()
