@@ -596,6 +596,8 @@ class AskedTurn:
             asked; None without one, and where there are several.
         named: The values that the user's places led to, by "question", "contexts" and
             "answer".
+        results: Where the place of the contexts leads to what several calls returned, or
+            one returned several times, each result; () else.
         warnings: Which of the user's places lead to nothing, in words.
         doubts: What is uncertain about the question, the history and the user's places.
     """
@@ -605,6 +607,7 @@ class AskedTurn:
     question: str | None
     standalone_question: str | None
     named: Mapping[str, Any]
+    results: tuple[Any, ...]
     warnings: tuple[str, ...]
     doubts: tuple[Doubt, ...]
 

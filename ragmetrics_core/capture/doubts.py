@@ -67,7 +67,8 @@ _TABLE: dict[str, tuple[Grade, SettledBy, str]] = {
         "inferred",
         "contexts",
         "a retrieved text stands in the prompt in parts, shares some words with it, or"
-        " is a part of another one there" + _CONTEXTS,
+        " is a part of another one there; name the contexts, as the prompt shows them, by"
+        " contexts_from=" + _BY_NAME.format("them"),
     ),
     "short_text": (
         "inferred",
@@ -126,3 +127,10 @@ class Doubt:
     def sentence(self) -> str:
         """What it says, and what to do."""
         return _TABLE[self.code][2].format(self.detail)
+
+
+SEVERAL_RESULTS = Doubt(
+    "which_turn",
+    "a place that the settings name leads to several results of calls, and one of them"
+    " counts; begin it with the name of the call that counts, or name a function",
+)

@@ -23,7 +23,7 @@ from ragmetrics_core.capture.calls import (
     end_of,
     messages_of,
 )
-from ragmetrics_core.capture.doubts import Doubt
+from ragmetrics_core.capture.doubts import SEVERAL_RESULTS, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.passages import Passages
 from ragmetrics_core.capture.plain_values import FieldPlace, documents_in, texts_in
@@ -117,13 +117,24 @@ class EvidenceFinder:
             self._read_prompts()
         if "contexts" in self._turn.named:
             self.evidence_from = "named"
+            may_be_in_part = any(
+                showing.doubt == "in_part" and showing is not _PERHAPS_SUMMED_UP
+                for _, showing in self.showings.values()
+            )
+            together: list[Context] = []
             try:
                 self.contexts = tuple(_contexts_in(self._turn.named["contexts"]))
+                together = self._shown_of(map(_contexts_in, self._turn.results))
+                self.contexts = tuple(together) or self.contexts
                 sentence = "" if self.contexts else _NONE_NAMED
             except RowError as error:  # objects without a text
                 sentence = f"{_NONE_NAMED}: {error}"
             self.identities = tuple(map(self._passage_named, self.contexts or ()))
             self._doubts = [Doubt("by_data_flow", sentence)] if sentence else []
+            if self._turn.results and not together:
+                self._doubts.append(SEVERAL_RESULTS)
+            if may_be_in_part and not self._are_shown_whole():
+                self._doubts.append(Doubt("in_part"))
             if self.contexts and not self._passages.brought and self._is_left_over():
                 self._doubts = [_LEFT_OVER]
         elif any(showing.is_context for _, showing in self.showings.values()):
@@ -157,6 +168,30 @@ class EvidenceFinder:
             if len(letters) >= SHORTEST and letters in whole:
                 around = around or identity
         return around
+
+    def _are_shown_whole(self) -> bool:
+        """Whether the prompts show all that the user named, and not only parts of it."""
+        prompts = letters_of("\n".join(self._found_answer.prompts))
+        return all(letters_of(each.text) in prompts for each in self.contexts or ())
+
+    def _shown_of(self, results: Iterable[list[Context]]) -> list[Context]:
+        """Join those results of calls of which the prompts show each text.
+
+        Example: of two searches for parts of a question both count, and of one that was
+        made again in better words the second. [] where some of a result is shown alone.
+        """
+        prompts = letters_of("\n".join(self._found_answer.prompts))
+        shown: dict[str, Context] = {}
+        left_out: set[str] = set()
+        for contexts in results:
+            by_letters = {letters_of(each.text): each for each in contexts}
+            if all(letters in prompts for letters in by_letters):
+                shown = {**by_letters, **shown}
+            else:
+                left_out |= by_letters.keys()
+        if any(letters in prompts for letters in left_out - shown.keys()):
+            return []
+        return [shown[letters] for letters in sorted(shown, key=prompts.find)]
 
     def _is_left_over(self) -> bool:
         """Whether an earlier turn found all that the user named, and no prompt shows it now.

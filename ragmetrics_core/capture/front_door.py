@@ -96,10 +96,12 @@ class FrontDoor(Generic[Run]):
             question_from: Where the question is: a key or dotted path such as
                 ``"inputs.query"``, as the adapter's documentation says, or a callable
                 that gets the run; of a turn of several runs one after the other, until it
-                returns something. In lists, ``"messages[-1].content"`` leads to the last
-                message's text. A message has ``role`` and ``content``, a document
-                ``text``, ``id`` and ``metadata``. Where a place leads to nothing, as None,
-                or a callable raises, ``problems`` says so, and the rules are used.
+                returns something. A path may begin with the name of a call inside the
+                run: ``"search.hits"`` of a step. In lists, ``"messages[-1].content"``
+                leads to the last message's text. A message has ``role`` and ``content``,
+                a document ``text``, ``id`` and ``metadata``. Where a place leads to
+                nothing, as None, or a callable raises, ``problems`` says so, and the
+                rules are used.
             contexts_from: Where the contexts are, in the same way.
             answer_from: Where the answer is, in the same way.
             context_tools: Names of the tools whose text is a context, where they return

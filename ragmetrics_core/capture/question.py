@@ -12,7 +12,8 @@ from itertools import chain, pairwise
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, AskedTurn, Calls, messages_of
-from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
+from ragmetrics_core.capture.divided import divided
+from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, SEVERAL_RESULTS, Doubt
 from ragmetrics_core.capture.forms import letters_of
 from ragmetrics_core.capture.history import history_of_prompts, read_history
 from ragmetrics_core.capture.plain_values import (
@@ -47,15 +48,17 @@ _UNREAD = (
     Doubt(
         "history_unread",
         "words under a name such as messages or history, or in the template of one run,"
-        " are not read; hand in each turn as a message of user or assistant, what is no"
-        " talk under another name, and a template where its builder is made",
+        " are not read; hand in each turn as a message of user or assistant under"
+        " chat_history, what is no talk under another name, and a template where its"
+        " builder is made",
     ),
 )
 _LABELLED = (
     Doubt(
         "history_unread",
         "two names take turns before the lines of an input, as speakers do; hand in each"
-        " turn as a message of user or assistant, and what is no talk as a mapping",
+        " turn as a message of user or assistant under chat_history, and what is no talk as"
+        " a mapping",
     ),
 )
 _SHOWN = (
@@ -72,10 +75,6 @@ _WHOLE_PROMPTS = (
         "history_unread",
         "the history holds prompts with their documents; keep the user's own words in it",
     ),
-)
-_RAN_AGAIN = (
-    "{}_from= leads to several results of calls, and one of them counts; begin it with the"
-    " name of the call that counts, or name another place or a function"
 )
 # what is in doubt where a function of the user raises
 _CODES_OF_PLACES = {
@@ -117,6 +116,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     if not _is_a_turn(calls, overrides):
         return None
     named = {}
+    results: list[Any] = []
     warnings = []
     doubts_of_places = []
     for field in ("question", "answer", "contexts"):
@@ -146,25 +146,25 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
             call_named = tree.call_by_place.get(place) if is_path else None
             name = place if call_named is None else call_named.name
             kind = None if call_named is None else call_named.kind
+            if field != "contexts":
+                doubts_of_places += [SEVERAL_RESULTS] if len(values) > 1 else []
+                continue
             lists_of_call = {
-                tuple(document.text for document in call.documents)
-                for call in (tree.root.walk() if field == "contexts" else ())
+                tuple(document.text for document in call.documents): call.documents
+                for call in tree.root.walk()
                 if call.name == name and kind in (None, call.kind)
                 if call.documents is not None
             }
-            if len(lists_of_call) > 1 or len(values) > 1:
-                again = Doubt("which_turn", _RAN_AGAIN.format(field))
-                doubts_of_places.append(again)
+            results = values if len(values) > 1 else [*lists_of_call.values()]
+            results = results if len(results) > 1 else []
         elif place is not None:
             nothing = "returned None"
             if isinstance(place, str):  # of the names that are there, one may be meant
                 fields = (*tree.lookup_outputs, *tree.lookup_inputs)
                 names = [each for each in fields if isinstance(each, Mapping)]
-                # first of calls that gave documents; one of a tool's text divides
-                # by context_tools= alone
-                all_calls = sorted(
-                    tree.root.walk(), key=lambda call: call.documents is None
-                )
+                # calls that gave documents go first
+                inside = [*tree.root.walk()][1:]
+                all_calls = sorted(inside, key=lambda call: call.documents is None)
                 there = dict.fromkeys(
                     [*chain.from_iterable(names), *(call.name for call in all_calls)]
                 )
@@ -200,6 +200,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         question,
         _standalone(calls, question),
         named,
+        tuple(results),
         tuple(warnings),
         (*doubts_of_places, *doubts, *_doubts_of_history(calls, question)),
     )
@@ -387,8 +388,16 @@ def _values_user_named(
         is_there, value = overrides.find(field, (), *plain_mappings)
         if not is_there:
             return _values_of_calls(field, tree, overrides), ""
+    value = plain(value)
+    # of all that a component returned, that which may be the field
+    place = getattr(overrides, f"{field}_from")
+    is_whole = isinstance(value, Mapping) and all(
+        f"{place}.{name}" in tree.call_by_place for name in value
+    )
+    if is_whole and not any(documents_in(value)):
+        value = _what_counts_in(value, field)
     # None names nothing for this run
-    return ([plain(value)] if is_there and value is not None else []), ""
+    return ([value] if is_there and value is not None else []), ""
 
 
 def _values_of_calls(field: str, tree: Tree, overrides: Overrides) -> list[Any]:
@@ -406,16 +415,18 @@ def _values_of_calls(field: str, tree: Tree, overrides: Overrides) -> list[Any]:
             values = (call.query, call.arguments, call.given)
         elif field == "contexts":
             values = (call.documents, call.returned)
-            if call.kind == "tool":  # whose text may hold several
-                values = (call.documents,)
-        for value in map(tree.to_plain_value, filter(None, values)):
+            if call.kind == "tool":  # a text that may hold several is no place of them
+                values = (call.documents, divided(call.text or "", call.result))
+        there = [each for each in values if each is not None]
+        for value in map(tree.to_plain_value, there):
             is_there, leaf = overrides.find(field, (), {call.name: value})
             if is_there and leaf is value and isinstance(value, Mapping):
                 leaf = _what_counts_in(value, field)
             if is_there and leaf is not None:
                 by_name.append(leaf)
                 break
-        for value in (call.returned, call.given)[:: -1 if field == "question" else 1]:
+        fields = (call.returned, call.given)
+        for value in filter(None, fields[::-1] if field == "question" else fields):
             is_there, leaf = overrides.find(field, (), tree.to_plain_value(value))
             if is_there and leaf is not None:
                 by_key.append(leaf)

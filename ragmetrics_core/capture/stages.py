@@ -76,8 +76,8 @@ _BROKEN = (
     " its answer stays unjudged"
 )
 _NO_ANSWER = (
-    "the run only searched, or gave none; name the place of an answer by answer_from=,"
-    " else only the search can be judged"
+    "the run only searched, or gave none; name the place of an answer by answer_from=, and"
+    " what it was written from by contexts_from=, else only the search can be judged"
 )
 _FAILED = "{} failed; mend that, else there is nothing to judge the answer by"
 _NOT_SEARCHED = (
@@ -144,7 +144,13 @@ def _sample(
     named = set(turn.named)
     if not found_evidence.contexts:
         named.discard("contexts")  # a place without any text settles nothing
-    doubts = [doubt for doubt in all_doubts if doubt.settled_by not in named]
+    # what is in doubt of the named contexts themselves stays
+    of_named = found_evidence.doubts if "contexts" in turn.named else ()
+    doubts = [
+        doubt
+        for doubt in all_doubts
+        if doubt.settled_by not in named or doubt in of_named
+    ]
     # which of the user's places lead nowhere, and what is in doubt, each once
     warnings = dict.fromkeys([*turn.warnings, *(doubt.sentence for doubt in doubts)])
     # why the run may have found texts that the sample lacks

@@ -79,7 +79,10 @@ _ONE_OF_SEVERAL = Doubt(
     " the user" + _ONE_BLOCK,
 )
 _SEVERAL_ANSWERS = Doubt(
-    "which_turn", "several of them answered, and one answer counts" + _ONE_BLOCK
+    "which_turn",
+    "several of them answered, and one answer counts; put capture(question=…,"
+    " answer_from=…) around the calls of one question, with a function that returns the"
+    " answer",
 )
 _SEVERAL_ANSWERS_IN_BLOCK = Doubt(
     "answer_guessed",

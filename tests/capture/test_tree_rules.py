@@ -1355,20 +1355,30 @@ ROWS: dict[str, Row] = {
         [FARO],
         "f",
     ),
-    "named by a call that ran twice, and found something else": Row(
+    "named by a call that ran twice, and is shown both times": Row(
         says(found(P), found(F), reads(asked(PORTO, FARO))),
-        [FARO],
+        [PORTO, FARO],
         "p f",
-        "which_turn",
         where=Overrides(contexts_from="retriever"),
-        hedged="contexts",
     ),
     "named by what a call that ran twice returned last": Row(
         found_twice(),
-        [FARO],
+        [PORTO, FARO],
         "p f",
-        "which_turn",
         where=Overrides(contexts_from="retriever.documents"),
+    ),
+    "named by a call that ran twice, and is shown once": Row(
+        says(found(P), found(F), reads(asked(PORTO))),
+        [PORTO],
+        "p f",
+        where=Overrides(contexts_from="retriever"),
+    ),
+    "named by a call that ran twice, and is shown in part": Row(
+        says(found(P, E), found(F), reads(asked(PORTO, FARO))),
+        [FARO],
+        "p e f",
+        "which_turn",
+        where=Overrides(contexts_from="retriever"),
         hedged="contexts",
     ),
     "named by a call that ran twice, and found the same": Row(
@@ -1387,7 +1397,7 @@ ROWS: dict[str, Row] = {
         where=Overrides(contexts_from="search.hits"),
         hedged="retrieved",
     ),
-    "named by a key of which two calls returned something else": Row(
+    "named by a key of which two calls returned something": Row(
         says(
             call("step", name="search", returned={"hits": [FARO]}),
             call("step", name="rerank", returned={"hits": [PORTO]}),
@@ -1395,7 +1405,6 @@ ROWS: dict[str, Row] = {
         ),
         [PORTO],
         None,
-        "which_turn",
         where=Overrides(contexts_from="hits"),
         hedged="retrieved",
     ),

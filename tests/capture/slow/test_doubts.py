@@ -239,6 +239,21 @@ def a_transcript(is_followed: bool) -> Sample:
     )
 
 
+@row(
+    "history_unread",
+    "as a message of user or assistant under chat_history",
+    history=[EARLIER, REPLY],
+)
+def a_transcript_under_another_name(is_followed: bool) -> Sample:
+    talk = [("human", EARLIER), ("ai", REPLY)] if is_followed else TOLD
+    name = "chat_history" if is_followed else "before"
+    app = in_a_chain(
+        lambda given: say(f"{given[name]}\n{shown(find()[0].page_content)}"),
+        {"question": ASKED, name: talk},
+    )
+    return langchain(app)
+
+
 @row("history_unread", "what is no talk under another name")
 def lines_of_a_log(is_followed: bool) -> Sample:
     from langgraph.graph import START, StateGraph
@@ -314,7 +329,27 @@ def a_search_in_another_thread(is_followed: bool) -> Sample:
     return langchain(app, **({"question": ASKED} if is_followed else {}))
 
 
-@row("which_turn", "put capture(question=…) around the calls of one question")
+@row(
+    "which_turn",
+    "put capture(question=…, answer_from=…) around the calls of one question, with a"
+    " function that returns the answer",
+    contexts=[LAMP, FERRY],
+    answer="It was lit in 1882, and the ferry costs two crowns.",
+)
+def parts_of_a_question(is_followed: bool) -> Sample:
+    whole = "It was lit in 1882, and the ferry costs two crowns."
+
+    def app() -> None:
+        notes = [answered()]
+        ferry = shown(find("ferry", FERRY)[0].page_content, question="Its fare?")
+        notes.append(say(ferry, "The ferry costs two crowns."))
+        say(f"{notes}\nNow answer: {ASKED}", whole)
+
+    settings = {"question": ASKED, "answer_from": lambda run: whole}
+    return langchain(app, **(settings if is_followed else {}))
+
+
+@row("which_turn", "around the calls of one question")
 def a_further_question_suggested(is_followed: bool) -> Sample:
     from langchain_ragmetrics import capture
 
@@ -436,7 +471,7 @@ def a_remark_beside(is_followed: bool) -> Sample:
     return langchain(in_a_chain(app), **(contexts(LAMP) if is_followed else {}))
 
 
-@row("in_part", "name the contexts by contexts_from=", contexts=[LAMP[5:44]])
+@row("in_part", "name the contexts, as the prompt shows them,", contexts=[LAMP[5:44]])
 def a_passage_cut_out(is_followed: bool) -> Sample:
     cut = LAMP[5:44]
     app = in_a_chain(lambda question: find(question, LAMP) and say(shown(cut)))
@@ -1008,6 +1043,25 @@ def a_generator_of_ones_own(is_followed: bool) -> Sample:
 
     settings = contexts(LAMP) if is_followed else {}
     return haystack(Own(), answer_from="llm.reply", **settings)
+
+
+@row(
+    "no_answer",
+    "name the place of an answer by answer_from=, and what it was written from by"
+    " contexts_from=",
+)
+def what_a_component_returned(is_followed: bool) -> Sample:
+    """Of a component that returns one value its name is the place of that."""
+    from haystack import component
+
+    @component
+    class Own:
+        @component.output_types(reply=str)
+        def run(self, prompt: str) -> dict[str, str]:
+            return {"reply": ANSWER}
+
+    settings = {"answer_from": "llm", "contexts_from": "finder"} if is_followed else {}
+    return haystack(Own(), **settings)
 
 
 @row("no_answer", "name the place of an answer by answer_from=")

@@ -221,7 +221,7 @@ class Recorder(BaseCallbackHandler):
             receivers = [listener.record for listener in listeners]
             names = [listener.names_looked_up for listener in listeners]
             recording = Recording(
-                current_task_or_thread(), receivers, frozenset().union(*names)
+                current_task_or_thread(), receivers, frozenset[str]().union(*names)
             )
             self._roots[run_id] = recording
             if len(self._roots) > _MOST_OPEN:  # the oldest perhaps never ends

@@ -604,8 +604,16 @@ def _fields_of_all(events: Iterable[object]) -> dict[str, Any]:
 def copy_what_is_looked_into(
     step: Node, names: Collection[str], events: Iterable[object], *, is_end: bool
 ) -> None:
-    """Copy the fields of a step's events where the user looks into them."""
+    """Copy the fields of a step's events where the user looks into them.
+
+    Their names may stand behind that of the step, of the event's class, or alone.
+    """
+    events = [*events]
     fields = _fields_of_all(events)
+    for event in events:
+        name = type(event).__name__
+        if name in names:
+            fields[name] = plain(event)
     if step.name in names or not fields.keys().isdisjoint(names):
         setattr(step, "returned" if is_end else "given", fields)
 
