@@ -117,10 +117,6 @@ class EvidenceFinder:
             self._read_prompts()
         if "contexts" in self._turn.named:
             self.evidence_from = "named"
-            may_be_in_part = any(
-                showing.doubt == "in_part" and showing is not _PERHAPS_SUMMED_UP
-                for _, showing in self.showings.values()
-            )
             together: list[Context] = []
             try:
                 self.contexts = tuple(_contexts_in(self._turn.named["contexts"]))
@@ -133,7 +129,7 @@ class EvidenceFinder:
             self._doubts = [Doubt("by_data_flow", sentence)] if sentence else []
             if self._turn.results and not together:
                 self._doubts.append(SEVERAL_RESULTS)
-            if may_be_in_part and not self._are_shown_whole():
+            if self._show_something_else():
                 self._doubts.append(Doubt("in_part"))
             if self.contexts and not self._passages.brought and self._is_left_over():
                 self._doubts = [_LEFT_OVER]
@@ -169,10 +165,20 @@ class EvidenceFinder:
                 around = around or identity
         return around
 
-    def _are_shown_whole(self) -> bool:
-        """Whether the prompts show all that the user named, and not only parts of it."""
+    def _show_something_else(self) -> bool:
+        """Whether the prompts show a part of what the user named, or others in its stead.
+
+        What was summed up before stands in no prompt as it was found, and where it is not
+        known which call wrote the answer, its prompt is not.
+        """
+        if any(doubt.code == "further_call" for doubt in self._found_answer.doubts):
+            return False
         prompts = letters_of("\n".join(self._found_answer.prompts))
-        return all(letters_of(each.text) in prompts for each in self.contexts or ())
+        named = [letters_of(each.text) in prompts for each in self.contexts or ()]
+        showings = [showing for _, showing in self.showings.values()]
+        if any(each.doubt == "in_part" for each in showings) and not all(named):
+            return _PERHAPS_SUMMED_UP not in showings
+        return any(each.is_context for each in showings) and not any(named)
 
     def _shown_of(self, results: Iterable[list[Context]]) -> list[Context]:
         """Join those results of calls of which the prompts show each text.

@@ -122,7 +122,7 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
     for field in ("question", "answer", "contexts"):
         values, fault = _values_user_named(field, tree, overrides)
         is_there = bool(values)
-        value = values[-1] if values else None
+        value: Any = values[-1] if values else None
         place = getattr(overrides, f"{field}_from")
         if fault:
             doubts_of_places.append(Doubt(_CODES_OF_PLACES[field], fault))

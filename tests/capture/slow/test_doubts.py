@@ -490,6 +490,29 @@ def a_passage_that_a_step_cut_out(is_followed: bool) -> Sample:
     return langchain(app, **({"contexts_from": "cutting"} if is_followed else {}))
 
 
+@row("in_part", "name the contexts, as the prompt shows them,", contexts=[LAMP[5:44]])
+def a_search_whose_passage_is_cut_out(is_followed: bool) -> Sample:
+    """What it found is not what the prompt shows of it."""
+    cut = LAMP[5:44]
+    app = in_a_chain(lambda question: find(question, LAMP) and say(shown(cut)))
+    return langchain(
+        app, contexts_from=(lambda run: [cut]) if is_followed else "Finder"
+    )
+
+
+@row("in_part", "name the contexts, as the prompt shows them,", contexts=[FERRY])
+def a_list_that_a_step_replaced(is_followed: bool) -> Sample:
+    from langchain_core.documents import Document
+    from langchain_core.runnables import RunnableLambda
+
+    replacing = RunnableLambda(lambda found: [Document(FERRY)], name="replacing")
+    replaced = RunnableLambda(lambda question: find()) | replacing
+    app = in_a_chain(
+        lambda question: say(shown(replaced.invoke(question)[0].page_content))
+    )
+    return langchain(app, contexts_from="replacing" if is_followed else "Finder")
+
+
 @row("short_text", "name the contexts by contexts_from=", contexts=[FERRY])
 def a_word(is_followed: bool) -> Sample:
     def app(question: str) -> str:
