@@ -171,9 +171,11 @@ class EvidenceFinder:
         What was summed up before stands in no prompt as it was found, and where it is not
         known which call wrote the answer, its prompt is not.
         """
-        if any(doubt.code == "further_call" for doubt in self._found_answer.doubts):
+        found = self._found_answer
+        if any(doubt.code == "further_call" for doubt in found.doubts):
             return False
-        prompts = letters_of("\n".join(self._found_answer.prompts))
+        readers = (*found.chain, *found.perhaps_read)
+        prompts = letters_of("\n".join(messages_of(readers)))
         named = [letters_of(each.text) in prompts for each in self.contexts or ()]
         showings = [showing for _, showing in self.showings.values()]
         if any(each.doubt == "in_part" for each in showings) and not all(named):

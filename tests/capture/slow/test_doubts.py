@@ -461,6 +461,20 @@ def a_short_note(is_followed: bool) -> Sample:
     return langchain(in_a_chain(app), **settings)
 
 
+@row("further_call", "name the contexts by contexts_from=", contexts=[LAMP, FERRY])
+def short_notes_alone(is_followed: bool) -> Sample:
+    """The last prompt shows no passage, and who wrote the notes was shown them."""
+
+    def app(question: str) -> str:
+        passages = [each.page_content for each in find(question, LAMP, FERRY)]
+        prompts = [f"{passage}\nIn a word or two: {question}" for passage in passages]
+        notes = say(prompts[0], "in 1882"), say(prompts[1], "not told")
+        return say("Notes:\n- {}\n- {}\nQuestion: {}".format(*notes, question))
+
+    settings = {"contexts_from": "Finder"} if is_followed else {}
+    return langchain(in_a_chain(app), **settings)
+
+
 @row("further_call", "name the contexts by contexts_from=")
 def a_remark_beside(is_followed: bool) -> Sample:
     def app(question: str) -> str:
