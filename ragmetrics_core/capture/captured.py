@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import (
@@ -105,6 +106,8 @@ class Redaction:
 # The blocks that ended and were perhaps not read. A turn of a conversation gets the
 # calls of the turns in earlier blocks: so their samples are made first.
 _ended_blocks: weakref.WeakSet[Captured[Any]] = weakref.WeakSet()
+# those of named conversations, of which a later turn may come although nobody kept them
+_unread_blocks: deque[Captured[Any]] = deque(maxlen=100)
 _numbers = itertools.count()
 _lock_of_blocks = Lock()
 
@@ -200,6 +203,8 @@ class Captured(Generic[Run]):
         with _lock_of_blocks:
             self.number = next(_numbers)
             _ended_blocks.add(self)
+            if self._conversation is not None:
+                _unread_blocks.append(self)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -214,6 +219,8 @@ class Captured(Generic[Run]):
         with _lock_of_blocks:
             blocks = [each for each in _ended_blocks if each.number < self.number]
             _ended_blocks.difference_update(blocks)
+            for block in {*blocks, self}.intersection(_unread_blocks):
+                _unread_blocks.remove(block)
         for block in sorted(blocks, key=lambda each: each.number):
             block._assemble_runs()  # noqa: SLF001  # of the same class
         return self._assemble_runs()

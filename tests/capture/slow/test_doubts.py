@@ -304,6 +304,27 @@ def messages_of_ones_own(is_followed: bool) -> Sample:
     return sample
 
 
+@row(
+    "history_unread",
+    "capture the earlier turns, too, under one conversation=",
+    history=[EARLIER, REPLY],
+)
+def an_earlier_turn_that_nobody_reads(is_followed: bool) -> Sample:
+    """Its block is dropped, and its samples are made for the later one."""
+    from langchain_ragmetrics import capture
+
+    name = {"conversation": "of blocks dropped"} if is_followed else {}
+
+    def ask(question: str, *talk: tuple[str, str], reply: str) -> None:
+        found = find(question)[0].page_content
+        say([("system", found), *talk, ("human", question)], reply)
+
+    with capture(**name):
+        ask(EARLIER, reply=REPLY)
+    talk = ("human", EARLIER), ("ai", REPLY)
+    return langchain(lambda: ask(ASKED, *talk, reply=ANSWER), **name)
+
+
 @row("history_unread", "or write examples into the system message")
 def examples(is_followed: bool) -> Sample:
     written = [("human", "2 + 2?"), ("ai", "It is four, of course.")]
