@@ -29,6 +29,7 @@ from ragmetrics_core.capture.structures import (
     has_no_answer,
     lines_without_labels,
     parse_json,
+    query_of_tool,
     texts_of_query,
 )
 from ragmetrics_core.capture.tree import (
@@ -37,6 +38,7 @@ from ragmetrics_core.capture.tree import (
     Message,
     Node,
     Path,
+    ToolCall,
     Tree,
     last_words_of_user,
 )
@@ -259,7 +261,11 @@ class Calls:
     @cached_property
     def paths(self) -> Mapping[Node, Path]:
         """By each call that counts the calls around it, the outermost first, then itself."""
-        return {path[-1]: path for path in self.tree.root.paths()}
+        root = self.tree.root
+        paths = {path[-1]: path for path in root.paths()}
+        # the root stands first, also where it is the model
+        handed_in = {tool: (root, tool) for tool in _tools_handed_in(paths)}
+        return {root: (root,), **handed_in, **paths} if paths else {}
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -509,6 +515,55 @@ class Calls:
             if node.ended is not None and (returned or node.documents is not None):
                 lists.append(DocumentList(node.ended, node, returned))
         return sorted(lists, key=lambda each: each.moment)
+
+
+def _tools_handed_in(nodes: Collection[Node]) -> list[Node]:
+    """Make calls of the tools whose results a run was handed behind the user's question.
+
+    Example: an agent stopped behind its first search, and another one goes on with its
+    messages. They stand in a prompt before anything of the run can have brought them,
+    and no model of the run asked for them.
+    """
+    models = [node for node in nodes if node.kind == "model"]
+    brings = [node for node in nodes if node.kind in ("retriever", "tool")]
+    first_end = min(map(end_of, brings), default=inf)
+    first_reply = min(map(end_of, models), default=inf)
+    replies = [reply for node in models for reply in (node.reply, *node.other_replies)]
+    own_requests = {
+        _key_of_request(call) for reply in replies if reply for call in reply.tool_calls
+    }
+    tools: dict[str, Node] = {}
+    for model in [node for node in models if node.began < first_end]:
+        of_user = [n for n, each in enumerate(model.prompt) if each.role == "user"]
+        requests: list[ToolCall] = []
+        for message in model.prompt[max(of_user, default=0) :]:
+            if message.role == "assistant":
+                requests = [*message.tool_calls]
+            if message.role != "tool" or not message.text.strip():
+                continue
+            # the framework tells the request with the result, or results stand in order
+            known = [*message.tool_calls, *requests[:1]]
+            requests = requests[1:]
+            key = _key_of_request(known[0]) if known else letters_of(message.text)
+            is_own = key in own_requests or (not known and model.began >= first_reply)
+            if not is_own and key not in tools:
+                request = known[0] if known else ToolCall("")
+                tools[key] = Node(
+                    "tool",
+                    request.name,
+                    model.began,
+                    model.began,
+                    query=query_of_tool(request.arguments),
+                    arguments=request.arguments,
+                    text=message.text,
+                    tool_call_id=request.id,
+                )
+    return list(tools.values())
+
+
+def _key_of_request(request: ToolCall) -> str:
+    """What tells a call of a tool from others: its id, else what it calls."""
+    return request.id or f"{request.name}({compact(request.arguments)})"
 
 
 SEARCHING = ("retriever", "reranker")

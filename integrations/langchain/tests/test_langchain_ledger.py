@@ -187,6 +187,19 @@ def pieces_of_a_compressor() -> None:
     chain.invoke(QUESTION)
 
 
+@shape(
+    [
+        Call("tool", (ROWS,), 0, "count", "How many?"),
+        looked(PARIS),
+    ]
+)
+def an_agent_that_goes_on_with_kept_messages() -> None:
+    """The result that it was handed behind the question is evidence as its own are."""
+    request = wants(("count", {"question": "How many?"}))
+    result = ToolMessage(ROWS, tool_call_id=request.tool_calls[0]["id"])
+    agent(wants(look())).invoke({"messages": [("user", QUESTION), request, result]})
+
+
 @tool
 def counted(config: RunnableConfig, question: str) -> str:
     """Asks the database through another tool, with the config that it was handed."""

@@ -306,6 +306,23 @@ def a_tool_that_shows_one_of_three() -> None:
     ).run(messages=user())
 
 
+@row(
+    retrieval(0, "mill", name="archive", query="mill"),
+    retrieval(1, "gate", name="archive", query="gate"),
+    contexts=("mill", "gate"),
+)
+def an_agent_that_goes_on_with_what_another_one_found() -> None:
+    """Its messages were kept, and its run is none of the block's."""
+    request = calls("archive", query="mill")
+    documents = [one.to_dict() for one in kept("mill")]
+    result = ChatMessage.from_tool(
+        json.dumps({"documents": documents}), origin=request.tool_calls[0]
+    )
+    agent(create_tool_from_function(archive), calls("archive", query="gate"), A).run(
+        messages=[*user(), request, result]
+    )
+
+
 def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
     """Asks the keeper of the archive."""
     return "The keeper says: the wall was built in spring."

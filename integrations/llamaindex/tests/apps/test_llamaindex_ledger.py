@@ -317,6 +317,21 @@ def _reversed(kit: ModuleType, **settings: Any) -> None:
     asyncio.run(run())
 
 
+@row(
+    "an agent goes on with kept messages, of which one is a tool's result",
+    [call("tool", "lyon"), HIT],
+)
+def _(kit: ModuleType) -> None:
+    kept = [("user", Q), ("assistant", ""), ("tool", P["lyon"])]
+    talk = [ChatMessage(role=role, content=text) for role, text in kept]
+    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]))
+
+    async def run() -> None:
+        assert str(await agent.run(chat_history=talk)) == A
+
+    asyncio.run(run())
+
+
 @row("the first of two calls of one reply ends last", BOTH)
 def _(kit: ModuleType) -> None:
     _reversed(kit)

@@ -327,9 +327,20 @@ def question(run: Run) -> str | None:
     inputs = dict(run.lookup_inputs[0])
     talks = [inputs.pop(name, None) for name in ("chat_history", "messages")]
     asked = question_in(inputs.get("user_msg")) or question_in(inputs)
-    last_messages = [talk[-1] for talk in talks if isinstance(talk, list) and talk]
-    for message in () if asked else last_messages:
-        # an earlier question is not asked now
-        if isinstance(message, Message) and message.role == "user":
-            return message.text
+    for talk in () if asked else [talk for talk in talks if isinstance(talk, list)]:
+        messages = [*talk]
+        # behind the question tools may have been called; what was answered is over
+        while messages and _is_of_a_tool(messages[-1]):
+            messages.pop()
+        last = messages[-1] if messages else None
+        if isinstance(last, Message) and last.role == "user":
+            return last.text
     return asked
+
+
+def _is_of_a_tool(message: object) -> bool:
+    """Whether a message is the result of a tool, or calls one without a word."""
+    if not isinstance(message, Message):
+        return False
+    is_silent = message.role == "assistant" and not message.text.strip()
+    return message.role == "tool" or is_silent
