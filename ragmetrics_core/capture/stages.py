@@ -92,6 +92,10 @@ _TOOL_TEXT = (
     "{} returned text that no documents hold; of these keep in context_tools={{{}}} those"
     " that search, or say context_tools=set() if none does"
 )
+_TEXT_OF_A_STEP = (
+    "nothing was found, and a text of the run beside that was shown, from which the"
+    " answer takes words"
+)
 _MORE_THAN_FOUND = (
     "{} returned more than the documents that it found, which alone are contexts; name the"
     " contexts by contexts_from="
@@ -237,6 +241,8 @@ def _doubts(
     doubts_of_calls = list(_doubts_of_calls(turn.calls))
     yield from doubts_of_calls
     is_unrecorded = any(doubt.code == "not_recorded" for doubt in doubts_of_calls)
+    if found_evidence.contexts == () and _takes_other_text(turn, found_answer):
+        yield Doubt("by_data_flow", _TEXT_OF_A_STEP, has_unread_texts=True)
     # what the answer rests on: calls of this turn, and earlier ones that it was shown
     rests_on = [
         call
@@ -363,6 +369,32 @@ def _doubts_of_tools(
         yield Doubt("undivided", words, has_unread_texts=True)
 
 
+def _takes_other_text(turn: AskedTurn, found_answer: FoundAnswer) -> bool:
+    """Whether an answer was made of a text that a step of the run gave, and no model wrote.
+
+    Example: a search found nothing, and a reader of web pages gave a text, which a prompt
+    holds among others. What the caller handed in is no step's.
+    """
+    tree, question = turn.tree, turn.question or ""
+    if not found_answer.prompts:
+        return False
+    given, returned = (
+        {*find_instances([*map(tree.to_plain_value, each)], str)}
+        for each in (tree.lookup_inputs, tree.lookup_outputs)
+    )
+    known = {letters_of(text) for text in (*found_answer.prompts, question)}
+    known |= {letters_of(node.query) for node in turn.calls.nodes}
+    for reply in turn.calls.replies.values():
+        known |= reply.letters
+    return any(
+        len(letters_of(text)) >= SHORTEST
+        and letters_of(text) not in known
+        and shows(found_answer.prompts, text)
+        and _takes(found_answer.text or "", text, question)
+        for text in returned - given
+    )
+
+
 def _takes(answer: str, text: str, question: str) -> bool:
     """Whether an answer repeats a number or some words of a text that the question lacks."""
     numbers = [set(_DIGITS.findall(each)) for each in (answer, text)]
@@ -454,7 +486,7 @@ def ledger(
             kind=each.kind,
             turn=number,
             step=order.step_of(call),
-            name=call.name if call.by_provider else name,
+            name=call.name if call.by_provider else name or None,
             query=query if is_asked else None,
             items=tuple(document.context() for document in each.documents),
             shown=each.shown,

@@ -135,7 +135,19 @@ def corrective(*search: Call, page: str = WEB, reply: str | Message = BETTER) ->
     )
 
 
+def goes_on_with(result: str) -> Tree:
+    """An agent that is handed the result of a tool behind the question, and then searches."""
+    kept = after_tool(result)
+    own_call = Message("assistant", "", (ToolCall("books", {"query": "Porto"}, "2"),))
+    return says(
+        reads(kept, own_call),
+        tool(PORTO, documents=(P,), name="books", tool_call_id="2"),
+        reads([*kept, own_call, Message("tool", PORTO)]),
+    )
+
+
 ALL = [PORTO, FARO, EVORA]
+PAGE = "It is Porto, in the north, to which most of the bridges lead."
 PAGE_OF_BOTH = f"{PORTO} Its bridges are of iron, and much older. {FARO}"
 FLOW = "by_data_flow"
 ROWS: dict[str, Row] = {
@@ -1043,6 +1055,38 @@ ROWS: dict[str, Row] = {
         [],
         "",
         calls="retrieval",
+    ),
+    "a text of a step, of which the answer is made where nothing was found": Row(
+        says(
+            found(), reads(asked(PAGE)), lookup_outputs=({"page": PAGE, "prompt": ""},)
+        ),
+        [],
+        "",
+        FLOW,
+    ),
+    "a text of a step that the answer does not take up": Row(
+        says(found(), reads(asked(FARO)), lookup_outputs=({"page": FARO},)), [], ""
+    ),
+    "a text of the caller, where nothing was found": Row(
+        says(
+            found(),
+            reads(asked(PAGE)),
+            lookup_inputs=({"page": PAGE},),
+            lookup_outputs=({"page": PAGE, "answer": ANSWER},),
+        ),
+        [],
+        "",
+    ),
+    "a tool's result that was handed in, before a search": Row(
+        goes_on_with(NOTE), [PORTO], "p", "undivided", calls="tool retrieval"
+    ),
+    "documents of a tool that were handed in, before a search": Row(
+        goes_on_with(
+            json.dumps({"documents": [{"content": FARO, "id": "f", "score": 1}]})
+        ),
+        [FARO, PORTO],
+        "f p",
+        calls="retrieval retrieval",
     ),
     "a sub-agent": Row(
         says(
