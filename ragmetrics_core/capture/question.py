@@ -249,7 +249,10 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         return True
     if _answers_the_user(calls, overrides):
         return True
-    if calls.named_tools or _answers_after_a_tool(calls):
+    reply = tree.root.reply
+    asks_for_tools = reply is not None and bool(reply.tool_calls)  # that code will run
+    is_after_a_tool = calls.named_tools or _answers_after_a_tool(calls)
+    if is_after_a_tool and not asks_for_tools:
         return True
     if any(node.may_have_searched for node in calls.models):
         return True
@@ -280,8 +283,6 @@ def _is_a_turn(calls: Calls, overrides: Overrides) -> bool:
         not calls.named_to_search.isdisjoint(node.offered_tools)
         for node in calls.models
     )
-    reply = tree.root.reply
-    asks_for_tools = reply is not None and bool(reply.tool_calls)  # that code will run
     return is_to_search and is_answered and not asks_for_tools
 
 
