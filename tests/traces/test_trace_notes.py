@@ -170,11 +170,17 @@ def _attributes(recorded: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["gen_ai.conversation.id", "session.id"])
 def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name):
     conversation = {name.replace(".", "__"): "thread 1"}
-    chat = agent(**conversation)[-1]
-    spans = [{**chat, "parentSpanId": ""}]
-    read = samples_from_spans([otlp(*spans), otlp(*openinference("b"))])
+    run = agent(**conversation)[0]
+    read = samples_from_spans([otlp(run), otlp(*openinference("b"))])
     assert [sample.id for sample in read] == ["b" * 32]
     assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
+
+
+def test_a_model_alone_that_was_handed_the_result_of_a_tool_answers_from_it():
+    chat = {**agent()[-1], "parentSpanId": ""}
+    (sample,) = samples_from_spans([otlp(chat)])
+    assert [call.kind for call in sample.ledger.calls] == ["tool"]
+    assert [*sample.capture.doubts] == ["undivided"]
 
 
 def test_documents_on_a_span_of_an_unknown_kind_are_told_with_the_kind():
