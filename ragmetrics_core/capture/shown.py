@@ -462,7 +462,10 @@ class _Search:
         shown = "\n".join(form.text_between(*part) for part in united)
         if united == [(0, n_letters)] or rest == "whole":
             return Showing("whole", form.source, place), places
-        is_one_part = len(united) == 1 and is_cut and rest == "not"
+        # what stands at two places is another text's at one of them
+        n_taken = sum(end - there for _, there, end in places)
+        is_one_part = n_taken == sum(end - start for start, end in united)
+        is_one_part = is_one_part and len(united) == 1 and is_cut and rest == "not"
         if is_one_part and self._is_sure_part(number, form, united[0]):
             return Showing("part", shown, place), places
         n_letters_shown = sum(end - start for start, end in united)

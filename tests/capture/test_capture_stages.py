@@ -240,6 +240,12 @@ SHOWN: dict[str, tuple[list[str], str, list[str], str]] = {
         [BRIDGE[:-1]],
         "in_part",
     ),
+    "its beginning, and another text that ends as it does": (
+        [f"{BRIDGE} {MILL}", MILL],
+        f"<p>{BRIDGE} {MILL[:20]}</p><p>{MILL[:40]}</p>",
+        [f"{BRIDGE} {MILL[:40].strip()}"],
+        "in_part",
+    ),
     "inside another of its list": (
         [BRIDGE, f"{BRIDGE} {MILL}"],
         f"{BRIDGE} {MILL}",
