@@ -183,8 +183,9 @@ def turn_of(tree: Tree, overrides: Overrides) -> AskedTurn | None:
         if labelled is not None:  # the application wrote more around it
             question, doubts = labelled, _GUESSED
         shown_instead = _shown_instead(calls, question)
-        if shown_instead:
-            question, doubts = shown_instead[-1], _GUESSED
+        asked_instead = _asked_instead(calls, question)
+        if shown_instead or asked_instead:
+            question, doubts = (shown_instead or asked_instead)[-1], _GUESSED
     else:
         question, doubts = _question_without_input(calls)
     # a page was handed in and nobody asked, or the talk so far stands around the question
@@ -625,6 +626,33 @@ def _shown_instead(calls: Calls, question: str) -> list[str]:
         if is_question and not shows(others, question):
             instead.append(text)
     return instead
+
+
+def _asked_instead(calls: Calls, text: str) -> list[str]:
+    """List what was searched for, and shown to the answering model, in the place of a text.
+
+    Example: the input is ``{"request_id": "8f3a"}``. No prompt shows "8f3a", and search
+    and prompt agree on "Who lit the lamp?", which shares no word with it. What is handed
+    in as question or query, or put into other words, is what was asked.
+    """
+    given_as = [
+        str(name)
+        for inputs in map(calls.tree.to_plain_value, calls.tree.lookup_inputs)
+        for name, value in (inputs.items() if isinstance(inputs, Mapping) else ())
+        if text in find_instances(value, str)
+    ]
+    is_named = any("question" in name or "query" in name for name in given_as)
+    if not given_as or is_named or shows(messages_of(calls.prompted), text):
+        return []
+    prompts = messages_of(calls.likely_answers)
+    fields = [*find_instances(parse_json(text), str)]
+    queries = dict.fromkeys(search.query or "" for search in calls.searches)
+    return [
+        query
+        for query in queries
+        if shows(prompts, query) and not calls.is_written_query(query)
+        if query in fields or not takes_words(query, text)
+    ]
 
 
 def _holds_documents(calls: Calls, message: str) -> bool:

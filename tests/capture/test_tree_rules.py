@@ -84,6 +84,7 @@ class Row:
 
 
 SQL = "SELECT city, population, river FROM cities ORDER BY population DESC"
+AS_JSON = json.dumps({"msg": QUESTION})
 JOINED = Document(f"{PORTO}\n{FARO}", "j")
 
 
@@ -1201,6 +1202,50 @@ ROWS: dict[str, Row] = {
         [PORTO],
         "p",
         "question_guessed",
+    ),
+    "an input that names the question alone": Row(
+        says(
+            found(P),
+            reads(asked(PORTO)),
+            question="8f3a",
+            lookup_inputs=({"request_id": "8f3a"},),
+        ),
+        [PORTO],
+        "p",
+        "question_guessed",
+    ),
+    "an input that holds the question as JSON": Row(
+        says(
+            found(P),
+            reads(asked(PORTO)),
+            question=AS_JSON,
+            lookup_inputs=({"input": AS_JSON},),
+        ),
+        [PORTO],
+        "p",
+        "question_guessed",
+    ),
+    "a short question under a usual name, and a function that words it anew": Row(
+        says(
+            found(P),
+            reads(asked(PORTO)),
+            question="Wo?",
+            lookup_inputs=({"user_query": "Wo?"},),
+        ),
+        [PORTO],
+        "p",
+        question="Wo?",
+    ),
+    "a question that a model translates": Row(
+        says(
+            reads("Translate: Wo liegt das?", QUESTION),
+            found(P),
+            reads(asked(PORTO)),
+            question="Wo liegt das?",
+        ),
+        [PORTO],
+        "p",
+        question="Wo liegt das?",
     ),
     "no question, but the user's word": Row(
         says(found(*DOCS, query="Douro"), reads(PORTO), question=None),

@@ -208,6 +208,15 @@ def test_a_field_of_a_usual_name_beside_another_text_is_the_question(
     Expected().check(sample)
 
 
+def test_a_field_that_names_the_question_alone_is_no_sure_question(
+    kit: ModuleType,
+) -> None:
+    with capture() as captured:
+        asyncio.run(run_of(talking(kit), session_id="8f3a"))
+    (sample,) = captured.samples
+    Expected(codes=frozenset({"question_guessed"})).check(sample)
+
+
 # Nodes that a step makes of replies
 
 
