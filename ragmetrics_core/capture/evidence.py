@@ -273,6 +273,33 @@ class EvidenceFinder:
         for together in found_once.values():
             if _may_be_examples(together, is_one_prompt=len(readers) == 1):
                 self._doubts.append(Doubt("short_text"))
+        self._read_finds_of_earlier_turns(messages)
+
+    def _read_finds_of_earlier_turns(self, messages: Iterable[PromptText]) -> None:
+        """Note what the prompts show of earlier searches' finds, beside what was found now.
+
+        Example: an application keeps what it found, and puts all of it into each prompt.
+        """
+        shown = [showing.text for _, showing in self.showings.values() if showing.text]
+        documents = [
+            Document(item.text, item.id, item.score, item.metadata)
+            for call in reversed(self._turn.tree.earlier_calls)
+            for item in (call.items if call.kind == "retrieval" else ())
+            if len(letters_of(item.text)) >= SHORTEST
+        ]
+        if not shown or not documents:
+            return
+        beside = [PromptText(each.text, [*each.known, *shown]) for each in messages]
+        # no list of this turn holds them, and the last one has the number 0
+        candidates = [Candidate((document.text,), 1) for document in documents]
+        showings = find_shown(candidates, beside)
+        for document, showing in zip(documents, showings, strict=True):
+            if showing.is_context:
+                # an id may name another text now
+                self.showings["earlier", *document.key] = (document, showing)
+                letters = letters_of(showing.text)
+                if showing.doubt or any(letters_of(text) in letters for text in shown):
+                    self._doubts.append(Doubt("in_part"))
 
     def _candidates(self) -> tuple[list[Document], list[Candidate]]:
         """Return each text of a document once, in the list that was there last.

@@ -431,7 +431,8 @@ def ledger(
     """
     tree = turn.tree
     n_user_turns = sum(said.role == "user" for said in tree.history)
-    number = tree.turn_number or 1 + n_user_turns
+    n_turns = max([n_user_turns, *(call.turn for call in tree.earlier_calls)])
+    number = tree.turn_number or 1 + n_turns
     order = Order(turn.calls)
     places_shown = partial(_places_shown, found_answer, found_evidence)
     calls: list[EvidenceCall] = []

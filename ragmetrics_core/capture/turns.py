@@ -51,7 +51,7 @@ from ragmetrics_core.capture.tree import (
     check_tree,
     last_words_of_user,
 )
-from ragmetrics_core.data import Ledger, Sample, SettingError, Turn
+from ragmetrics_core.data import EvidenceCall, Ledger, Sample, SettingError, Turn
 from ragmetrics_core.data.replies import takes_words
 from ragmetrics_core.data.sample_parts import before_this_turn
 
@@ -589,12 +589,17 @@ class CapturedTurn:
         began: When its run began.
         ledger: Its ledger, with the calls of earlier turns.
         history: What user and assistant had said when it was over.
+        may_hold_examples: Whether examples may stand in that.
+        is_sure: Whether it is certain what was said.
+        task_or_thread: Where its run ran.
     """
 
     began: float
     ledger: Ledger
     history: tuple[Turn, ...]
     may_hold_examples: bool = False
+    is_sure: bool = True
+    task_or_thread: str = ""
 
 
 class Conversations:
@@ -618,7 +623,6 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
-        # the latest turns of which it is certain what was said
         self._latest: deque[CapturedTurn] = deque(maxlen=_MOST_OF_OTHER_TASKS)
 
     def copy(self) -> Conversations:
@@ -695,10 +699,48 @@ class Conversations:
     def turn_repeated_by(self, tree: Tree) -> CapturedTurn | None:
         """Return the latest turn after which was said what a run's history holds."""
         for turn in reversed(self._latest):
-            is_earlier = turn.began < tree.root.began
+            is_earlier = turn.is_sure and turn.began < tree.root.began
             if is_earlier and is_same_history(tree.history, turn.history):
                 return turn
         return None
+
+    def with_finds_shown(self, tree: Tree) -> Tree:
+        """Return a run that searched with what its prompts show of earlier searches' finds.
+
+        These are searches of its own task or thread. Example: an application keeps what
+        it found in a list of its own, and puts all of it into each prompt.
+        """
+        if not (self._latest and _has_searched(tree)):
+            return tree
+        forms_found = _forms_found(tree)
+        found_now = "\n".join(forms_found)
+        texts = [
+            letters_of(message.text)
+            for call in _model_calls(tree)
+            for message in call.prompt
+            if message.role != "assistant"
+        ]
+        all_shown = ground = "\n".join(dict.fromkeys(texts))
+        for form in sorted(forms_found, key=len, reverse=True):
+            ground = ground.replace(form, "\n")
+        shown: list[EvidenceCall] = []
+        for turn in self._latest:
+            is_of_others = turn.ledger.conversation not in (None, tree.conversation_id)
+            is_of_task = _share_a_task(turn.task_or_thread, tree.task_or_thread)
+            if is_of_others or not is_of_task or turn.began >= tree.root.began:
+                continue
+            for call in turn.ledger.calls:
+                if call.turn < turn.ledger.turn or call.kind != "retrieval":
+                    continue
+                for form in {letters_of(item.text) for item in call.items}:
+                    edges = edges_of(form)  # none of a word or two
+                    is_whole = bool(edges) and form in all_shown
+                    is_part = any(edge in ground for edge in edges)
+                    if form not in found_now and (is_whole or is_part):
+                        shown.append(call)
+                        break
+        shown.sort(key=attrgetter("turn"))
+        return replace(tree, earlier_calls=tuple(shown[-_MOST_CALLS:]))
 
     def talk_shown(self, tree: Tree) -> tuple[Turn, ...]:
         """Return what a prompt shows of an earlier turn's talk as text, whatever its labels.
@@ -710,7 +752,8 @@ class Conversations:
         prompts = [letters_of(m.text) for node in nodes for m in node.prompt]
         for turn in reversed(self._latest):
             said = [letters_of(each.content) for each in turn.history]
-            shown = [prompt for prompt in prompts if said and said[-1] in prompt]
+            is_said = turn.is_sure and bool(said)
+            shown = [prompt for prompt in prompts if is_said and said[-1] in prompt]
             if not shown or turn.began >= tree.root.began:
                 continue
             for first in range(0, len(said) - 1, 2):
@@ -744,9 +787,10 @@ class Conversations:
                 sample.ledger or Ledger(),
                 tuple(said),
                 tree.is_history_of_prompt,
+                is_sure,
+                tree.task_or_thread,
             )
-            if is_sure:
-                self._latest.append(turn)
+            self._latest.append(turn)
             if name is not None:
                 self.keep(name, turn)
 
@@ -1248,6 +1292,8 @@ class Turns(Generic[Run]):
             placed_tree = _doubtful(placed_tree, _MAY_BE_EXAMPLES)
         if not placed_tree.earlier_calls and _shows_earlier_results(placed_tree):
             placed_tree = _doubtful(placed_tree, _EARLIER_RESULTS)
+        if not placed_tree.earlier_calls:
+            placed_tree = self.conversations.with_finds_shown(placed_tree)
         samples = samples_of(placed_tree, self._overrides)
         for sample in samples:
             # a place of the user that leads nowhere is a problem

@@ -1262,3 +1262,44 @@ def test_an_answer_of_what_was_found_waits_for_no_model():
     assert (first.question, first.answer) == (QUESTION, PAGE)
     assert (second.question, second.answer) == ("How old is it?", "Old.")
     assert first.capture.grade == second.capture.grade == "exact"
+
+
+MILL = "The Tarn mill ground corn until the flood of 1910 took its wheel."
+NEXT = "Until when did the mill grind corn?"
+
+
+@pytest.mark.parametrize(
+    ("shown", "contexts", "doubts"),
+    [
+        (f"{PAGE}\n{MILL}", [PAGE, MILL], []),
+        (f"{PAGE[:40]}…\n{MILL}", [PAGE[:40].strip(), MILL], []),
+        (f"{MILL}\n{PAGE}", [MILL, PAGE], []),
+        (f"See {PAGE[:20]}, {PAGE[-20:]}\n{MILL}", [MILL], []),
+        (MILL, [MILL], []),
+    ],
+)
+def test_what_was_found_for_an_earlier_question_and_is_shown_again_counts(
+    shown, contexts, doubts
+):
+    runs = [
+        *answered(QUESTION, ANSWER, 0.0),
+        search(NEXT, 3.0, MILL),
+        model(f"{shown}\nQuestion: {NEXT}", "Until 1910.", 4.0),
+    ]
+    _, sample = samples_made(runs)
+    assert [context.text for context in sample.contexts] == contexts
+    assert [context.text for context in sample.retrieved] == [MILL]
+    assert list(sample.capture.doubts) == doubts
+    turns = [1, 2] if len(contexts) > 1 else [1]
+    assert [call.turn for call in sample.ledger.calls] == turns
+
+
+def test_a_page_of_an_earlier_question_around_what_was_found_now_is_in_doubt():
+    runs = [
+        search(QUESTION, 0.0, BOOK),
+        model(f"{BOOK}\nQuestion: {QUESTION}", ANSWER, 1.0),
+        *answered(NEXT, "Jo.", 3.0)[:1],
+        model(f"{BOOK}\nQuestion: {NEXT}", "Jo.", 4.0),
+    ]
+    _, sample = samples_made(runs)
+    assert list(sample.capture.doubts) == ["in_part"]

@@ -841,3 +841,27 @@ def test_a_message_that_is_stored_behind_its_answer_begins_no_turn() -> None:
             own.write_documents(kept["documents"])
     assert [sample.question for sample in captured.samples] == said
     assert [texts(sample.contexts) for sample in captured.samples] == [[], said[:1]]
+
+
+def test_what_an_earlier_run_found_and_a_variable_shows_again_is_a_context() -> None:
+    template = "{{ earlier }}\n" + EACH + "Asked: {{ query }}"
+    pipeline = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        prompt=ChatPromptBuilder(
+            template=[ChatMessage.from_user(template)], required_variables="*"
+        ),
+        llm=MockChatGenerator(ANSWER),
+    )
+    earlier = ""
+    with capture() as captured:
+        for query in ("whaling museum", QUESTION):
+            inputs = {"query": query, "earlier": earlier}
+            pipeline.run({"retriever": {"query": query}, "prompt": inputs})
+            earlier = MUSEUM
+    sample = captured.samples[-1]
+    assert sample.question == QUESTION
+    assert texts(sample.contexts) == [MUSEUM, FERRY]
+    assert texts(sample.retrieved) == [FERRY]
+    assert not doubts(sample)

@@ -1132,6 +1132,34 @@ def text_model() -> None:
     rag(model=FakeListLLM(responses=[ANSWER])).invoke(QUESTION)  # type: ignore[arg-type]
 
 
+MET_BEFORE = [(PARIS, None, None), (LYON, None, None)]
+
+
+@shape(
+    Turn(contexts=MET_BEFORE[:1]),
+    Turn("And Lyon?", contexts=MET_BEFORE, retrieved=MET_BEFORE[1:]),
+)
+def what_was_found_is_kept_in_a_list_of_the_application() -> None:
+    kept: list[Document] = []
+    shelf = Shelf(books=lambda query: [document(LYON if "Lyon" in query else PARIS)])
+
+    def keep(query: str) -> str:
+        kept.extend(shelf.invoke(query))
+        return joined(kept)
+
+    for question in (QUESTION, "And Lyon?"):
+        prompt = {"context": RunnableLambda(keep), "question": RunnablePassthrough()}
+        (prompt | PROMPT | Speaker() | StrOutputParser()).invoke(question)
+
+
+@shape(Turn(doubts=["question_guessed"]))
+def an_input_that_names_the_question_alone() -> None:
+    asked = {"8f3a": QUESTION}
+    ((lambda request: asked[request["request_id"]]) | rag()).invoke(
+        {"request_id": "8f3a"}
+    )
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_shape(name: str) -> None:
     play, expected, options = SHAPES[name]

@@ -524,3 +524,20 @@ def test_results_of_an_earlier_turn_are_known_once_both_turns_have_a_name(
     assert after.capture.grade == "exact"
     assert after.ledger is not None
     assert [call.turn for call in after.ledger.calls] == [1, 2]
+
+
+def test_what_was_found_for_an_earlier_question_and_is_shown_again_is_a_context(
+    kit: ModuleType,
+) -> None:
+    kept: list[str] = []
+    with capture() as captured:
+        for question in QUESTIONS:
+            kept += [node.text for node in retriever(kit).retrieve(question)]
+            model = kit.ScriptedLLM(script={"": ABOUT[question]})
+            model.complete("\n".join([*kept, f"Question: {question}"]))
+    pages = [BRIDGE, FERRY, MILL]
+    for n, sample in enumerate(captured.samples):
+        assert [context.text for context in sample.contexts or ()] == pages[: n + 1]
+        assert sample.question == QUESTIONS[n]
+        assert sample.capture is not None
+        assert sample.capture.grade == "exact"
