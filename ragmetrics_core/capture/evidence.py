@@ -273,7 +273,20 @@ class EvidenceFinder:
         for together in found_once.values():
             if _may_be_examples(together, is_one_prompt=len(readers) == 1):
                 self._doubts.append(Doubt("short_text"))
+        said_before = {text for each in readers for text in self._said_before(each)}
+        messages = [  # the earlier turn is told of what stands there
+            replace(each, known=[each.text]) if each.text in said_before else each
+            for each in messages
+        ]
         self._read_finds_of_earlier_turns(messages)
+
+    def _said_before(self, reader: Node) -> list[str]:
+        """List what a user or tool said in a prompt before the question was asked."""
+        question = letters_of(self._turn.question)
+        of_user = [n for n, each in enumerate(reader.prompt) if each.role == "user"]
+        asks = [n for n in of_user if question in letters_of(reader.prompt[n].text)]
+        before = reader.prompt[: max(asks or of_user, default=0)]
+        return [each.text for each in before if each.role in ("user", "tool")]
 
     def _read_finds_of_earlier_turns(self, messages: Iterable[PromptText]) -> None:
         """Note what the prompts show of earlier searches' finds, beside what was found now.

@@ -1294,6 +1294,19 @@ def test_what_was_found_for_an_earlier_question_and_is_shown_again_counts(
     assert [call.turn for call in sample.ledger.calls] == turns
 
 
+def test_what_an_earlier_turn_was_told_of_is_no_context_though_both_answers_agree():
+    talk = [Message("user", QUESTION), Message("tool", PAGE)]
+    talk += [Message("assistant", "The town."), Message("user", NEXT)]
+    _, sample = samples_made(
+        [
+            *answered(QUESTION, "The town.", 0.0),
+            search(NEXT, 3.0, MILL),
+            shown_messages([*talk, Message("tool", MILL)], "The town.", 4.0),
+        ]
+    )
+    assert [context.text for context in sample.contexts] == [MILL]
+
+
 def test_a_page_of_an_earlier_question_around_what_was_found_now_is_in_doubt():
     runs = [
         search(QUESTION, 0.0, BOOK),
