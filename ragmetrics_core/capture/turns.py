@@ -729,16 +729,20 @@ class Conversations:
             is_of_task = _share_a_task(turn.task_or_thread, tree.task_or_thread)
             if is_of_others or not is_of_task or turn.began >= tree.root.began:
                 continue
+            said = letters_of("\n".join(each.content for each in turn.history))
             for call in turn.ledger.calls:
                 if call.turn < turn.ledger.turn or call.kind != "retrieval":
                     continue
-                for form in {letters_of(item.text) for item in call.items}:
+                forms = []
+                for form in [letters_of(item.text) for item in call.items]:
                     edges = edges_of(form)  # none of a word or two
                     is_whole = bool(edges) and form in all_shown
                     is_part = any(edge in ground for edge in edges)
                     if form not in found_now and (is_whole or is_part):
-                        shown.append(call)
-                        break
+                        forms.append(form)
+                shown += [call] if forms else []
+                if any(form in said for form in forms):  # it may quote that answer
+                    tree = _doubtful(tree, Doubt("short_text"))
         shown.sort(key=attrgetter("turn"))
         return replace(tree, earlier_calls=tuple(shown[-_MOST_CALLS:]))
 

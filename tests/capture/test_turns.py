@@ -1307,6 +1307,16 @@ def test_what_an_earlier_turn_was_told_of_is_no_context_though_both_answers_agre
     assert [context.text for context in sample.contexts] == [MILL]
 
 
+def test_a_page_that_was_an_earlier_answer_and_is_shown_again_is_in_doubt():
+    runs = [
+        *answered(QUESTION, PAGE, 0.0),
+        search(NEXT, 3.0, MILL),
+        model(f"Before: {PAGE}\n{MILL}\nQuestion: {NEXT}", "Until 1910.", 4.0),
+    ]
+    _, sample = samples_made(runs)
+    assert list(sample.capture.doubts) == ["short_text"]
+
+
 def test_a_page_of_an_earlier_question_around_what_was_found_now_is_in_doubt():
     runs = [
         search(QUESTION, 0.0, BOOK),
