@@ -5,11 +5,12 @@ two passages. A text without such a structure is one, unless it holds blocks or 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.structures import (
+    ANSWER_NAMES,
     ENDS_OF_QUESTION,
     as_json,
     long_lines,
@@ -157,6 +158,32 @@ def _text_of_block(value: object) -> str | None:
     fields = value if isinstance(value, Mapping) else {}
     text = fields.get("text") if fields.get("type") == "text" else None
     return text if isinstance(text, str) else None
+
+
+def answers_beside(text: str, result: object = None) -> Iterator[str]:
+    """Yield what a search wrote as its own answer, beside the list of what it found.
+
+    Example: ``{"answer": "In 1874.", "results": [{"content": "It fell."}]}``.
+
+    Args:
+        text: The search's text, as the model sees it.
+        result: What it returned, as plain values; None if the text is all of it.
+    """
+    values = [result, parse_json(as_json(text))]
+    for value in values:  # the list grows while the loop runs
+        if isinstance(value, str):  # a block of content
+            values.append(parse_json(value))
+        elif isinstance(value, (list, tuple)):
+            blocks = [each for each in value if isinstance(each, Mapping)]
+            values += [
+                each.get("text") for each in blocks if each.get("type") == "text"
+            ]
+        elif isinstance(value, Mapping):
+            inner = [each for each in value.values() if not isinstance(each, str)]
+            values += inner
+            if any(isinstance(each, (list, tuple)) for each in inner):
+                texts = map(value.get, ANSWER_NAMES)
+                yield from (each for each in texts if isinstance(each, str))
 
 
 def _holds_list(fields: Mapping[str, Any]) -> bool:

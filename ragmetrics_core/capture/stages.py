@@ -31,6 +31,7 @@ from ragmetrics_core.capture.calls import (
     tools_of,
 )
 from ragmetrics_core.capture.citations import cited_by
+from ragmetrics_core.capture.divided import answers_beside
 from ragmetrics_core.capture.doubts import Doubt
 from ragmetrics_core.capture.evidence import EvidenceFinder
 from ragmetrics_core.capture.forms import SHORTEST, form_of, letters_of
@@ -256,6 +257,7 @@ def _doubts(
         tools_read = [call for call in tools_read if call.turn == table.turn]
     of_tools = list(_doubts_of_tools(turn, found_answer, found_evidence, tools_read))
     yield from of_tools
+    yield from _doubts_of_answers_found(turn.calls, found_answer, found_evidence)
     if turn.error or not tree.is_complete:
         yield Doubt("no_answer", _BROKEN)
     elif found_answer.text is None:
@@ -393,6 +395,24 @@ def _takes_other_text(turn: AskedTurn, found_answer: FoundAnswer) -> bool:
         and _takes(found_answer.text or "", text, question)
         for text in returned - given
     )
+
+
+def _doubts_of_answers_found(
+    calls: Calls, found_answer: FoundAnswer, found_evidence: FoundEvidence
+) -> Iterator[Doubt]:
+    """Yield a doubt where a search wrote an answer, and the model was shown this beside documents.
+
+    What a model inside of it wrote is read as that model's reply.
+    """
+    known = [letters_of(each.text) for each in found_evidence.contexts or ()]
+    known += [letters_of(reply.text) for reply in calls.replies.values()]
+    for node in calls.nodes:
+        if node.kind in ("tool", "retriever") and not node.error:
+            for text in answers_beside(node.text or "", node.result):
+                is_known = any(letters_of(text) in each for each in known)
+                if not is_known and shows(found_answer.prompts, text):
+                    words = _MORE_THAN_FOUND.format(node.name)
+                    yield Doubt("undivided", words, has_unread_texts=True)
 
 
 def _takes(answer: str, text: str, question: str) -> bool:

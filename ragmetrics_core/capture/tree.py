@@ -254,7 +254,7 @@ class Node:
         result: What a tool returned, as plain values: texts, numbers, mappings, and
             tuples of these. It tells how the text divides into passages, and is itself
             the text, as JSON, where none is given; None if the text is all that it
-            returned.
+            returned. Of a retriever all that it returned, if it is more than documents.
         prompt: What a model was shown, results of tools included.
         texts_handed_in: Texts that stand in a model's request as documents, in blocks of
             their own.

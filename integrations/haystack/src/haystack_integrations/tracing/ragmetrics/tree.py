@@ -522,6 +522,7 @@ class Calls:
         elif found or call.kind in ("retriever", "reranker"):
             note_documents_of_step(call, {}, node.output_by_socket)
             call.documents = found if node.output is not None else None
+            call.result = node.output_by_socket
 
     def _fill_tool_call(
         self, call: Call, node: Node, documents: tuple[Document, ...]
