@@ -59,6 +59,8 @@ _MOST_WAITING = 1000
 _MOST_OF_OTHER_TASKS = 32
 _LONGEST_WAIT_SECONDS = 30.0
 _PART = 24  # letters of a text by which a question is seen to hold it
+_SHORTEST_QUESTION = 8  # letters by which a text is seen to hold it before its answer
+_ENDS_OF_STATEMENT = (".", "!", "\u3002", "\uff01", "\u0964")
 _BESIDE = 8  # letters on each side of an edge by which it is of one text
 
 # an empty list as a tool's text
@@ -478,9 +480,9 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
     """Whether several runs may have answered, after a search if there was one.
 
     One may have answered the question and one what to ask next, or each a part of it.
-    What a later run was asked is no answer; nor is what models wrote before anything
-    was searched, or, without a search of their own, beside an answer that the framework
-    names.
+    What a later run was asked is no answer, but for what was stated from what was found;
+    nor is what models wrote before anything was searched, or, without a search of their
+    own, beside an answer that the framework names.
     """
     has_searched = not any(run.only_searches for run in runs)
     answering: list[Tree] = []
@@ -490,7 +492,9 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
         if run.only_searches:  # models inside of a search answer nobody
             continue
         reply = _last_reply(run)
-        is_asked_later = any(_asked_of([reply], each) for each in runs[place + 1 :])
+        later = runs[place + 1 :]
+        is_asked_later = any(_asked_of([reply], each) for each in later)
+        is_asked_later &= not _states_what_was_found(runs[: place + 1], later)
         if run.answers:
             answering = [each for each in answering if each.answers]
         is_likely = has_searched or bool(run.answers)
@@ -501,6 +505,25 @@ def _several_answered(runs: Sequence[Tree]) -> bool:
             answering.append(run)
         has_searched = has_searched and not run.answers
     return len(answering) > 1
+
+
+def _states_what_was_found(runs: Sequence[Tree], later: Sequence[Tree]) -> bool:
+    """Whether the last of some runs was shown what they found, and stated something.
+
+    A query that it wrote is a question, or some words that no later model is shown.
+    """
+    run, reply = runs[-1], _last_reply(runs[-1])
+    text = reply.text.strip()
+    asked = [letters_of(each) for run in later for each in _texts_asked(run)]
+    if letters_of(text) not in asked or text.endswith(ENDS_OF_QUESTION):
+        return False
+    prompts = [m.text for call in _model_calls(run) for m in call.prompt]
+    edges = [edges_of(form) for each in runs for form in _forms_found(each)]
+    ground = letters_of("\n".join(prompts))
+    if not any(edge in ground for edge in chain.from_iterable(edges)):
+        return False
+    shown = [m.text for run in later for call in _model_calls(run) for m in call.prompt]
+    return text.endswith(_ENDS_OF_STATEMENT) or shows(shown, text)
 
 
 def _share_a_task(one: str, other: str) -> bool:
@@ -574,6 +597,11 @@ _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
 # of a sample with one of these, the user's words or what was said before may be others
 _DOUBTS_OF_HISTORY = frozenset({"history_unread", "question_guessed", "which_turn"})
+_MAY_BE_MEMORY = Doubt(
+    "by_data_flow",
+    "a text holds what an earlier turn answered, and nothing that was found there: a"
+    " memory of what a model said is no evidence",
+)
 _NOT_CAPTURED = Doubt(
     "history_unread",
     "the conversation holds words of the user that no captured run was asked; they are"
@@ -589,7 +617,7 @@ class CapturedTurn:
         began: When its run began.
         ledger: Its ledger, with the calls of earlier turns.
         history: What user and assistant had said when it was over.
-        may_hold_examples: Whether examples may stand in that.
+        may_hold_examples: Whether a prompt alone tells the history.
         is_sure: Whether it is certain what was said.
         task_or_thread: Where its run ran.
     """
@@ -600,6 +628,32 @@ class CapturedTurn:
     may_hold_examples: bool = False
     is_sure: bool = True
     task_or_thread: str = ""
+
+    @property
+    def answer(self) -> str:
+        """What was answered, as it was; empty without an answer."""
+        last = self.history[-1:]
+        return last[0].content if last and last[0].role == "assistant" else ""
+
+    def is_remembered_in(self, text: str, question: str | None) -> bool:
+        """Whether a text holds its answer, alone or behind its question, and nothing it found does.
+
+        Args:
+            text: What a later turn found.
+            question: What that turn was asked: the same is answered in the same words.
+        """
+        answer = letters_of(self.answer)
+        asked = letters_of(self.history[-2].content) if self.history[1:] else ""
+        talks: list[str] = []
+        if len(answer) >= SHORTEST and letters_of(question) != asked:
+            talks.append(re.escape(answer))
+        if answer and len(asked) >= _SHORTEST_QUESTION:
+            talks.append(f"{re.escape(asked)}.{{0,{_PART}}}?{re.escape(answer)}")
+        letters = letters_of(text)
+        said = [talk for talk in talks if re.search(talk, letters)]
+        calls = [call for call in self.ledger.calls if call.kind != "written"]
+        found = [letters_of(item.text) for call in calls for item in call.items]
+        return any(not re.search(talk, "\n".join(found)) for talk in said)
 
 
 class Conversations:
@@ -623,6 +677,7 @@ class Conversations:
         self._user_name = user_name
         self._other_blocks = other_blocks
         self.last_turns: OrderedDict[str, tuple[CapturedTurn, ...]] = OrderedDict()
+        # of all conversations
         self._latest: deque[CapturedTurn] = deque(maxlen=_MOST_OF_OTHER_TASKS)
 
     def copy(self) -> Conversations:
@@ -769,6 +824,34 @@ class Conversations:
                     is_of_documents = re.search(talk, letters_of("\n".join(found)))
                     return () if is_of_documents else turn.history[first:]
         return ()
+
+    def doubts_of_repeated(self, tree: Tree, samples: Sequence[Sample]) -> set[Doubt]:
+        """Return the doubts of samples that hold what a model answered in an earlier turn.
+
+        The user asks no such statement, though perhaps a question that was suggested. A
+        text that holds it is a memory, but for what the earlier turn had found as well.
+        """
+        name = tree.conversation_id or ""
+        turns = [*self._latest, *self.last_turns.get(name, ())]
+        if self._other_blocks is not None:
+            turns += self._other_blocks.last_turns.get(name, ())
+        doubts: set[Doubt] = set()
+        for turn in turns:
+            if turn.began >= tree.root.began:
+                continue
+            answer = letters_of(turn.answer)
+            is_statement = not turn.answer.rstrip().endswith(ENDS_OF_QUESTION)
+            is_statement = is_statement and len(answer) >= SHORTEST
+            asked = [letters_of(sample.question) for sample in samples]
+            if is_statement and answer in asked:
+                doubts.add(Doubt("question_guessed"))
+            if any(
+                turn.is_remembered_in(context.text, sample.question)
+                for sample in samples
+                for context in sample.contexts or ()
+            ):
+                doubts.add(_MAY_BE_MEMORY)
+        return doubts
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember the samples of a run as a turn of its conversation.
@@ -1299,6 +1382,9 @@ class Turns(Generic[Run]):
         if not placed_tree.earlier_calls:
             placed_tree = self.conversations.with_finds_shown(placed_tree)
         samples = samples_of(placed_tree, self._overrides)
+        for doubt in self.conversations.doubts_of_repeated(placed_tree, samples):
+            placed_tree = _doubtful(placed_tree, doubt)
+            samples = samples_of(placed_tree, self._overrides)
         for sample in samples:
             # a place of the user that leads nowhere is a problem
             for warning in sample.capture.warnings if sample.capture else ():
