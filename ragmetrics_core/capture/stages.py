@@ -404,15 +404,16 @@ def _doubts_of_answers_found(
 
     What a model inside of it wrote is read as that model's reply.
     """
-    known = [letters_of(each.text) for each in found_evidence.contexts or ()]
-    known += [letters_of(reply.text) for reply in calls.replies.values()]
+    contexts = [each.text for each in found_evidence.contexts or ()]
     for node in calls.nodes:
-        if node.kind in ("tool", "retriever") and not node.error:
-            for text in answers_beside(node.text or "", node.result):
-                is_known = any(letters_of(text) in each for each in known)
-                if not is_known and shows(found_answer.prompts, text):
-                    words = _MORE_THAN_FOUND.format(node.name)
-                    yield Doubt("undivided", words, has_unread_texts=True)
+        if node.kind not in ("tool", "retriever") or node.error:
+            continue
+        inside = [each.reply.text for each in node.walk() if each.reply]
+        for text in answers_beside(node.text or "", node.result):
+            is_known = shows([*contexts, *inside], text)
+            if not is_known and shows(found_answer.prompts, text):
+                words = _MORE_THAN_FOUND.format(node.name)
+                yield Doubt("undivided", words, has_unread_texts=True)
 
 
 def _takes(answer: str, text: str, question: str) -> bool:

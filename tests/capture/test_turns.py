@@ -1326,3 +1326,64 @@ def test_a_page_of_an_earlier_question_around_what_was_found_now_is_in_doubt():
     ]
     _, sample = samples_made(runs)
     assert list(sample.capture.doubts) == ["in_part"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "also_shown", "is_sure"),
+    [
+        (ANSWER, f"Answer: {ANSWER}", False),
+        (ANSWER, "", False),
+        ("Opened in 1874", "Answer: Opened in 1874", False),
+        ("mayors of Velm", "", True),  # what to search next
+        ("Who was the mayor then?", "Asked: Who was the mayor then?", True),
+    ],
+)
+def test_a_statement_that_is_searched_for_again_may_be_the_answer(
+    reply, also_shown, is_sure
+):
+    """What is said of the second finds may be a next question."""
+    runs = [
+        search(QUESTION, 0.0),
+        model(f"{PAGE}\n{QUESTION}", reply, 1.0),
+        search(reply, 2.0, PORTO),
+        model(f"{PORTO}\n{QUESTION}\n{also_shown}", "Who was it in 1901?", 3.0),
+    ]
+    (sample,) = samples_made(runs)
+    assert ("which_turn" not in sample.capture.doubts) is is_sure
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_sure"), [(ANSWER, False), ("Who paid for it?", True)]
+)
+def test_what_a_model_answered_before_is_no_sure_question(asked, is_sure):
+    """A question that it suggested may be taken up."""
+    answer = ANSWER if asked == ANSWER else f"{ANSWER}\n{asked}"
+    runs = [searches_and_answers(QUESTION, answer, 1.0), search(asked, 5.0, PORTO)]
+    runs.append(model(f"{PORTO}\n{asked}", "The town of Porto did.", 6.0))
+    first, second = samples_made(runs)
+    assert first.capture.grade == "exact"
+    assert ("question_guessed" not in second.capture.doubts) is is_sure
+
+
+OPENED = "The mayor opened it in 1874."
+
+
+@pytest.mark.parametrize(
+    ("answer", "found", "is_sure"),
+    [
+        (OPENED, f"input: {QUESTION}\noutput: {OPENED}", False),
+        (OPENED, f"They said: {OPENED}", False),
+        ("1874.", f"Q: {QUESTION}\nA: 1874.", False),
+        (PAGE, f"{QUESTION} {PAGE}", False),
+        (PAGE, BOOK, True),  # the page was found before
+        ("1874.", PAGE, True),
+    ],
+)
+def test_a_text_that_holds_an_earlier_answer_may_be_a_memory(answer, found, is_sure):
+    runs = [searches_and_answers(QUESTION, answer, 1.0)]
+    runs.append(search("Who painted it?", 5.0, found))
+    runs.append(model(f"{found}\nWho painted it?", "The town did.", 6.0))
+    first, second = samples_made(runs)
+    assert first.capture.grade == "exact"
+    assert [each.text for each in second.contexts] == [found]
+    assert ("by_data_flow" not in second.capture.doubts) is is_sure

@@ -865,3 +865,54 @@ def test_what_an_earlier_run_found_and_a_variable_shows_again_is_a_context() -> 
     assert texts(sample.contexts) == [MUSEUM, FERRY]
     assert texts(sample.retrieved) == [FERRY]
     assert not doubts(sample)
+
+
+@component
+class WebSearch:
+    """Finds pages, and writes an answer beside them."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    @component.output_types(documents=list[Document], answer=str)
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [Document(content=FERRY)], "answer": self.answer}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_shown"), [("At nine.", True), (MUSEUM, True), (MUSEUM, False)]
+)
+def test_an_answer_that_a_search_wrote_beside_documents_is_in_doubt_if_it_is_shown(
+    answer: str, is_shown: bool
+) -> None:
+    web = WebSearch(answer)
+    with capture() as captured:
+        found = web.run(query=QUESTION)
+        written = f"Answer: {found['answer']}\n" if is_shown else ""
+        prompt = f"{written}{found['documents'][0].content}\nAsked: {QUESTION}"
+        MockChatGenerator(ANSWER).run(messages=[ChatMessage.from_user(prompt)])
+    sample = only(captured.samples)
+    assert texts(sample.contexts) == [FERRY]
+    assert doubts(sample) == ({"undivided"} if is_shown else set())
+
+
+@pytest.mark.parametrize(
+    ("is_pipeline", "grades"), [(False, ["inferred"]), (True, ["exact", "inferred"])]
+)
+def test_what_is_suggested_from_a_search_for_the_answer_is_no_sure_answer(
+    is_pipeline: bool, grades: list[str]
+) -> None:
+    pipeline = parts_of_a_pipeline()
+    museum = InMemoryBM25Retriever(STORE, top_k=1)
+    with capture() as captured:
+        if is_pipeline:
+            inputs = {"embedder": {"text": QUESTION}, "prompt": {"query": QUESTION}}
+            (reply,) = pipeline.run(inputs)["llm"]["replies"]
+            answer = reply.text
+        else:
+            answer = step_by_step(pipeline, QUESTION)
+        found = museum.run(query=answer)["documents"][0].content
+        prompt = f"Suggest a question on {found}\n{QUESTION}\nAnswer: {answer}"
+        suggests = MockChatGenerator("Is the museum open?")
+        suggests.run(messages=[ChatMessage.from_user(prompt)])
+    assert [each.capture.grade for each in captured.samples if each.capture] == grades

@@ -451,3 +451,69 @@ def test_what_a_history_quotes_of_a_document_is_no_second_context(
     sample = asked_with(**{name: "\n".join(texts) if is_one_text else texts})
     assert [context.text for context in sample.known_contexts] == [FERRY]
     assert history_of(sample)[1]
+
+
+# Runs of plain functions after an answer
+
+LIT, LAMP = "Who lit the lamp?", "Anna Berg lit the lamp of Osta in 1882."
+ANSWERED, NEXT = "It was Anna Berg who did so.", "And how often does the ferry go?"
+LAMP_SHELF, FERRY_SHELF = (
+    Shelf(books=[document(text, name)]) for text, name in ((LAMP, "a"), (FERRY, "b"))
+)
+
+
+def answered_by_functions() -> str:
+    prompt = f"Use {joined(LAMP_SHELF.invoke(LIT))}\nQuestion: {LIT}"
+    return str(Speaker(lines=ANSWERED).invoke(prompt).text)
+
+
+def answered_by_a_chain() -> str:
+    chain = (
+        {"found": LAMP_SHELF | joined, "question": RunnablePassthrough()}
+        | ChatPromptTemplate.from_template("{found}\nQuestion: {question}")
+        | Speaker(lines=ANSWERED)
+        | StrOutputParser()
+    )
+    return str(chain.invoke(LIT))
+
+
+@pytest.mark.parametrize(
+    ("answers", "graded"),
+    [
+        (answered_by_functions, {"inferred": 1}),
+        (answered_by_a_chain, {"exact": 1, "inferred": 1}),
+    ],
+)
+def test_what_is_suggested_from_a_search_for_the_answer_is_no_sure_answer(
+    answers: Callable[[], str], graded: dict[str, int]
+) -> None:
+    with capture() as captured:
+        answer = answers()
+        found = joined(FERRY_SHELF.invoke(answer))
+        prompt = f"Suggest a question on {found}\n{LIT}\nAnswer: {answer}"
+        Speaker(lines=NEXT).invoke(prompt)
+    grades = [sample.capture.grade for sample in captured.samples if sample.capture]
+    assert {grade: grades.count(grade) for grade in grades} == graded
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_memory_of_the_talk_that_a_store_gives_back_is_in_doubt(
+    is_kept: bool,
+) -> None:
+    kept: list[Any] = []
+    memory = Shelf(books=lambda query: [*kept, document(FERRY, "ferry")])
+    chain = (
+        {"found": memory | joined, "question": RunnablePassthrough()}
+        | ChatPromptTemplate.from_template("{found}\nQuestion: {question}")
+        | Speaker(lines=[ANSWERED, "Every hour."])
+    )
+    with capture() as captured:
+        chain.invoke(LIT)
+        if is_kept:
+            kept.append(document(f"input: {LIT}\noutput: {ANSWERED}"))
+        chain.invoke(QUESTION)
+    first, second = captured.samples
+    assert first.capture is not None
+    assert first.capture.grade == "exact"
+    assert second.capture is not None
+    assert [*second.capture.doubts] == ["by_data_flow"] * is_kept

@@ -148,6 +148,25 @@ def test_a_tool_that_a_task_of_a_step_runs_belongs_to_the_step() -> None:
     assert sample.capture.doubts == {}
 
 
+@pytest.mark.parametrize("ask", [in_an_agent, by_a_step])
+@pytest.mark.parametrize("written", ["In May 1882.", ROOMS, None])
+@pytest.mark.parametrize("records", [RECORDS[:1], []])
+def test_an_answer_that_a_search_wrote_beside_what_it_found_is_in_doubt(
+    records: Any, written: str | None, ask: Any
+) -> None:
+    @tool
+    def search_archive(query: str) -> Any:
+        """Searches an archive."""
+        return {"query": query, "answer": written, "results": records}
+
+    with capture(context_tools={"search_archive"}) as captured:
+        ask(search_archive)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert ("undivided" in sample.capture.doubts) is (written is not None)
+    assert [each.text for each in sample.known_contexts] == [FACT][: len(records)]
+
+
 def test_a_result_without_any_passage_is_a_search_that_found_nothing() -> None:
     @tool
     def search_archive(query: str) -> Any:

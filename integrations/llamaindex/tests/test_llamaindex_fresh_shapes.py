@@ -7,6 +7,7 @@ codes must be hedged by these, and no field of it is told as sure.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -507,6 +508,47 @@ def test_a_named_tool_is_divided_by_its_own_structure(
         agent_of(kit, RESULTS[name])
     (sample,) = captured.samples
     Expected().check(sample)
+
+
+@pytest.mark.parametrize("written", ["Every hour.", ANSWER, None])
+@pytest.mark.parametrize("texts_found", [(FERRY, FARES), ()])
+def test_an_answer_that_a_search_wrote_beside_what_it_found_is_in_doubt(
+    kit: ModuleType, texts_found: tuple[str, ...], written: str | None
+) -> None:
+    found = [{"content": text, "score": 0.9} for text in texts_found]
+    result = json.dumps({"query": "ferry", "answer": written, "results": found})
+    with capture(context_tools={"search"}) as captured:
+        agent_of(kit, lambda: result)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert ("undivided" in sample.capture.doubts) is (written is not None)
+    assert texts(sample.contexts) == texts_found
+
+
+# What is suggested from a search for the answer
+
+SUGGESTED = "What does a ticket for the ferry cost?"
+
+
+@pytest.mark.parametrize(
+    ("is_engine", "grades"), [(False, ["inferred"]), (True, ["exact", "inferred"])]
+)
+def test_what_is_suggested_from_a_search_for_the_answer_is_no_sure_answer(
+    kit: ModuleType, is_engine: bool, grades: list[str]
+) -> None:
+    model = kit.ScriptedLLM(script={"Suggest": SUGGESTED, "": ANSWER})
+    ferry = kit.FixedRetriever([kit.node("ferry", FERRY)])
+    fares = kit.FixedRetriever([kit.node("fares", FARES)])
+    with capture() as captured:
+        if is_engine:
+            engine = RetrieverQueryEngine.from_args(ferry, llm=model)
+            answer = str(engine.query(QUESTION))
+        else:
+            found = ferry.retrieve(QUESTION)[0].text
+            answer = str(model.complete(f"Use {found}\nQuestion: {QUESTION}"))
+        found = fares.retrieve(answer)[0].text
+        model.complete(f"Suggest more of {found}\n{QUESTION}\nAnswer: {answer}")
+    assert [each.capture.grade for each in captured.samples if each.capture] == grades
 
 
 # Engines that one reply of an agent's model calls
