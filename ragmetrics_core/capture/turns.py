@@ -597,6 +597,9 @@ _MOST_TURNS = 8  # of a conversation: samples are made late, but not that late
 _MOST_CALLS = 200
 # of a sample with one of these, the user's words or what was said before may be others
 _DOUBTS_OF_HISTORY = frozenset({"history_unread", "question_guessed", "which_turn"})
+_ASKED_AN_ANSWER = Doubt(
+    "which_turn", "a run was asked what an earlier one had answered" + _ONE_BLOCK
+)
 _MAY_BE_MEMORY = Doubt(
     "by_data_flow",
     "a text holds what an earlier turn answered, and nothing that was found there: a"
@@ -825,32 +828,34 @@ class Conversations:
                     return () if is_of_documents else turn.history[first:]
         return ()
 
-    def doubts_of_repeated(self, tree: Tree, samples: Sequence[Sample]) -> set[Doubt]:
+    def doubts_of_repeated(self, tree: Tree, samples: Sequence[Sample]) -> list[Doubt]:
         """Return the doubts of samples that hold what a model answered in an earlier turn.
 
-        The user asks no such statement, though perhaps a question that was suggested. A
-        text that holds it is a memory, but for what the earlier turn had found as well.
+        No user asks such a statement, though perhaps a question that was suggested. A text
+        that holds it is a memory, but for what the earlier turn had found as well.
         """
         name = tree.conversation_id or ""
         turns = [*self._latest, *self.last_turns.get(name, ())]
         if self._other_blocks is not None:
             turns += self._other_blocks.last_turns.get(name, ())
-        doubts: set[Doubt] = set()
+        runs = tree.root.children if tree.root.name == FLOW else []
+        asked = [each.query for each in runs if each.kind == "retriever"]
+        asked += [sample.question for sample in samples]
+        letters_asked = set(map(letters_of, asked))
+        doubts: list[Doubt] = []
         for turn in turns:
             if turn.began >= tree.root.began:
                 continue
             answer = letters_of(turn.answer)
-            is_statement = not turn.answer.rstrip().endswith(ENDS_OF_QUESTION)
-            is_statement = is_statement and len(answer) >= SHORTEST
-            asked = [letters_of(sample.question) for sample in samples]
-            if is_statement and answer in asked:
-                doubts.add(Doubt("question_guessed"))
+            is_question = turn.answer.rstrip().endswith(ENDS_OF_QUESTION)
+            if len(answer) >= SHORTEST and not is_question and answer in letters_asked:
+                doubts.append(_ASKED_AN_ANSWER)
             if any(
                 turn.is_remembered_in(context.text, sample.question)
                 for sample in samples
                 for context in sample.contexts or ()
             ):
-                doubts.add(_MAY_BE_MEMORY)
+                doubts.append(_MAY_BE_MEMORY)
         return doubts
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
@@ -1382,8 +1387,10 @@ class Turns(Generic[Run]):
         if not placed_tree.earlier_calls:
             placed_tree = self.conversations.with_finds_shown(placed_tree)
         samples = samples_of(placed_tree, self._overrides)
-        for doubt in self.conversations.doubts_of_repeated(placed_tree, samples):
-            placed_tree = _doubtful(placed_tree, doubt)
+        doubts = self.conversations.doubts_of_repeated(placed_tree, samples)
+        if doubts:
+            for doubt in doubts:
+                placed_tree = _doubtful(placed_tree, doubt)
             samples = samples_of(placed_tree, self._overrides)
         for sample in samples:
             # a place of the user that leads nowhere is a problem

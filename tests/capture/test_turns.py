@@ -1353,16 +1353,22 @@ def test_a_statement_that_is_searched_for_again_may_be_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_sure"), [(ANSWER, False), ("Who paid for it?", True)]
+    ("query", "asked", "is_sure"),
+    [
+        (ANSWER, ANSWER, False),
+        (ANSWER, QUESTION, False),
+        ("Who paid for it?", "Who paid for it?", True),
+    ],
 )
-def test_what_a_model_answered_before_is_no_sure_question(asked, is_sure):
+def test_what_a_model_answered_before_is_asked_by_no_user(query, asked, is_sure):
     """A question that it suggested may be taken up."""
-    answer = ANSWER if asked == ANSWER else f"{ANSWER}\n{asked}"
-    runs = [searches_and_answers(QUESTION, answer, 1.0), search(asked, 5.0, PORTO)]
-    runs.append(model(f"{PORTO}\n{asked}", "The town of Porto did.", 6.0))
+    answer = f"{ANSWER}\n{asked}" if is_sure else ANSWER
+    runs = [searches_and_answers(QUESTION, answer, 1.0), search(query, 5.0, PORTO)]
+    said = replace(model(f"{PORTO}\n{asked}", "Porto paid.", 6.0), question=asked)
+    runs.append(said)
     first, second = samples_made(runs)
     assert first.capture.grade == "exact"
-    assert ("question_guessed" not in second.capture.doubts) is is_sure
+    assert ("which_turn" not in second.capture.doubts) is is_sure
 
 
 OPENED = "The mayor opened it in 1874."
