@@ -654,7 +654,7 @@ class CapturedTurn:
             talks.append(f"{re.escape(asked)}.{{0,{_PART}}}?{re.escape(answer)}")
         letters = letters_of(text)
         said = [talk for talk in talks if re.search(talk, letters)]
-        calls = [call for call in self.ledger.calls if call.kind != "written"]
+        calls = [each for each in self.ledger.calls if said and each.kind != "written"]
         found = [letters_of(item.text) for call in calls for item in call.items]
         return any(not re.search(talk, "\n".join(found)) for talk in said)
 
