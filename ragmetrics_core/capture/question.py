@@ -540,10 +540,12 @@ def _question_without_input(calls: Calls) -> _QuestionAndDoubts:
 def _said_of_input(calls: Calls, query: str) -> str | None:
     """Return the text of the input that is the user's last message; None for none.
 
-    No other message shows a query that was handed in beside it, or made from it.
+    No other message shows a query that was handed in beside it, or made from it. What a
+    model wrote, the user did not say.
     """
     said_last = {last_words_of_user(call.prompt) for call in calls.likely_answers}
     given = [text for text in _fields_of_input(calls) if text in said_last]
+    given = [text for text in given if not calls.is_written_query(text)]
     if not given or len(said_last) != 1:
         return None
     others = set(messages_of(calls.likely_answers)) - said_last
