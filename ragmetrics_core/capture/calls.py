@@ -105,6 +105,8 @@ _NUMBER = re.compile(
 # of what a search is asked
 _NAME_OF_QUERY = re.compile(r"^q$|quer(?:y|ies)|question|search|keyword", re.IGNORECASE)
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
+_WORD = re.compile(r"[^\W_]+")
+_FEWEST_WORDS = 3  # that a query shares with a line it was made from
 _LONGEST_LABEL = 24
 _LONGEST_SENTENCE = 120  # letters
 CUT = "…"  # stands in a tool's text in the place of what a model wrote
@@ -208,6 +210,25 @@ class Reply:
     def writes_query(self, query: str) -> bool:
         """Whether a query was written here, alone or among others."""
         return _bare_query(query) in self.queries
+
+    def is_made_into(self, query: str) -> bool:
+        """Whether a query is one of its lines, or one with words left out or put around it.
+
+        Example: "Who lit the lamp?" is made into "who lit lamp" and "velm: who lit the lamp".
+        """
+        if letters_of(query) in map(letters_of, self.lines):
+            return True
+        asked = _WORD.findall(query.casefold())
+        for line in self.lines:
+            words = _WORD.findall(line.casefold())
+            fewer, more = sorted((asked, words), key=len)
+            if len(fewer) >= _FEWEST_WORDS and 2 * len(fewer) >= len(more):
+                rest = iter(more)  # the last one may be cut
+                if all(any(word == each for each in rest) for word in fewer[:-1]) and (
+                    any(each.startswith(fewer[-1]) for each in rest)
+                ):
+                    return True
+        return False
 
     def mentions_query(self, query: str) -> bool:
         """Whether a query stands in it as a part of a line alone."""

@@ -75,10 +75,10 @@ _OF_ANOTHER_TASK = Doubt(
 _SEVERAL_QUESTIONS = Doubt(
     "which_turn", "its runs were asked different questions" + _ONE_BLOCK
 )
-_ONE_OF_SEVERAL = Doubt(
+_OF_A_MODEL = Doubt(
     "which_turn",
-    "a run was asked one of several lines that a model wrote, and may have been asked by"
-    " the user" + _ONE_BLOCK,
+    "a run was asked what a model wrote, or a part of it, and may have been asked by the"
+    " user" + _ONE_BLOCK,
 )
 _SEVERAL_ANSWERS = Doubt(
     "which_turn",
@@ -292,9 +292,12 @@ class _OpenTurn:
     rests_on_earlier: bool = False
 
     def asked_for(self, tree: Tree) -> bool:
-        """Return whether one of its model runs wrote what a run was asked, the first time."""
+        """Return whether one of its model runs wrote what a run was asked, the first time.
+
+        Or once more, while what was found for it has no answer.
+        """
         written = _asked_of(self.replies, tree)
-        for run in self.runs if written else ():
+        for run in self.runs if written and self.reply else ():
             written.difference_update(_texts_asked(run))
         return bool(written)
 
@@ -982,6 +985,8 @@ class Turns(Generic[Run]):
         # whether context_tools= names one of the tools called; None before any call
         self._is_tool_named: bool | None = None
         self._previous: Tree | None = None  # the last run that searched
+        # the latest runs of models that searched nothing, and were shown no finds
+        self._unanswered: list[Tree] = []
         self._runs_of_block: list[Tree] = []  # under capture(question=…)
         self._open_turns: list[_OpenTurn] = []  # the one that began first stands first
         # runs that stopped, by the key that the resuming run has as well
@@ -1134,12 +1139,40 @@ class Turns(Generic[Run]):
                 turn = None
             elif not takes_words(tree.question or "", run.question or ""):
                 # the user may have asked what was suggested
-                turn.runs[0] = _doubtful(turn.runs[0], _ONE_OF_SEVERAL)
+                turn.runs[0] = _doubtful(turn.runs[0], _OF_A_MODEL)
+        if turn is None and self._may_ask_what_was_written(tree):
+            tree = _doubtful(tree, _OF_A_MODEL)
         samples = self._end_answers_from_earlier(tree, turn)
         samples += self._join_or_open(tree, turn, self._previous)
+        is_read = any(each.forms and each.runs[-1] is tree for each in self._open_turns)
         if _has_searched(tree):
             self._previous = tree
+        if tree.only_searches:
+            return samples
+        if _has_searched(tree) or is_read:  # what was written before is answered
+            self._unanswered = [
+                run
+                for run in self._unanswered
+                if not _share_a_task(run.task_or_thread, tree.task_or_thread)
+            ]
+        elif _model_calls(tree):
+            self._unanswered = [*self._unanswered, tree][-_MOST_OF_OTHER_TASKS:]
         return samples
+
+    def _may_ask_what_was_written(self, tree: Tree) -> bool:
+        """Whether a run searches for what a model wrote in its task, with words left out or put in.
+
+        Nothing was answered in between, and the model had not been shown these words.
+        """
+        if not _has_searched(tree):
+            return False
+        for run in self._unanswered:
+            prompts = [m.text for call in _model_calls(run) for m in call.prompt]
+            if _share_a_task(run.task_or_thread, tree.task_or_thread):
+                for text in filter(_last_reply(run).is_made_into, _texts_asked(tree)):
+                    if not shows([*prompts, run.question or ""], text):
+                        return True
+        return False
 
     def _end_answers_from_earlier(
         self, tree: Tree, asking_turn: _OpenTurn | None
@@ -1331,7 +1364,7 @@ class Turns(Generic[Run]):
                 for later_run in turn.runs[place + 1 :]:
                     asked |= _asked_of([reply], later_run)
                 if 0 < len(asked) < len(reply.text.strip().splitlines()):
-                    tree = _doubtful(tree, _ONE_OF_SEVERAL)
+                    tree = _doubtful(tree, _OF_A_MODEL)
             if _several_answered(turn.runs):
                 tree = _doubtful(tree, _SEVERAL_ANSWERS)
             if tree.is_by_hand:

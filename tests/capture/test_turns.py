@@ -1236,6 +1236,32 @@ def test_who_asks_what_a_model_has_just_said_is_asked_for_it(
     assert sample.capture.grade == "exact"
 
 
+@pytest.mark.parametrize(
+    ("said", "reply", "question", "is_sure"),
+    [
+        ("pls the bridge", QUESTION, QUESTION.lower(), False),
+        ("pls the bridge", QUESTION, QUESTION[:-3], False),
+        ("pls the bridge", QUESTION, f"Velm: {QUESTION}", False),
+        ("pls the bridge", QUESTION, f"{QUESTION} site:velm.org", False),
+        ("pls the bridge", QUESTION, QUESTION.replace("the ", ""), False),
+        (QUESTION, f"It is on topic: '{QUESTION}'", QUESTION, True),  # a guard
+        ("Hello!", "Ask me about the Velm bridge and its rails.", QUESTION, True),
+        ("Hello!", "bridge", QUESTION, True),
+    ],
+)
+@pytest.mark.parametrize("is_one_run", [True, False])
+def test_who_is_asked_a_changed_text_of_a_model_may_have_been_asked_by_the_user(
+    said, reply, question, is_sure, is_one_run
+):
+    runs = answered(question, "Jo.", 1.0)
+    if is_one_run:
+        runs = [searches_and_answers(question, "Jo.", 1.0)]
+    (sample,) = samples_made([model(said, reply, 0.0), *runs])
+    assert sample.answer == "Jo."
+    assert ("which_turn" in sample.capture.doubts) is not is_sure
+    assert sample.question == question or not is_sure
+
+
 @pytest.mark.parametrize("last", ["message", "prompt"])
 def test_what_models_that_write_queries_are_told_each_time_is_no_question(last):
     told = "Write the next search query."

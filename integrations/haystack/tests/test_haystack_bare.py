@@ -183,6 +183,29 @@ def test_a_query_that_a_model_wrote_in_an_asynchronous_method() -> None:
     assert texts(sample.contexts) == texts(sample.retrieved) == [FERRY]
 
 
+@pytest.mark.parametrize("asked", [QUESTION, f"{QUESTION[:-1]} site:amrum.org"])
+@pytest.mark.parametrize("is_pipeline", [True, False])
+def test_a_pipeline_asked_what_a_model_wrote_may_have_been_asked_by_the_user(
+    asked: str, is_pipeline: bool
+) -> None:
+    rewriting = connected(
+        ("prompt.prompt", "llm.messages"),
+        prompt=PromptBuilder("Rewrite: {{ query }}", required_variables="*"),
+        llm=MockChatGenerator(QUESTION),
+    )
+    with capture() as captured:
+        if is_pipeline:
+            rewriting.run({"prompt": {"query": "the boat pls"}})
+        else:
+            rewriting.get_component("llm").run("Rewrite: the boat pls")
+        given = {"embedder": {"text": asked}, "prompt": {"query": asked}}
+        parts_of_a_pipeline().run(given)
+    sample = captured.samples[-1]
+    assert (texts(sample.contexts), sample.answer) == ([FERRY], ANSWER)
+    assert doubts(sample) <= {"which_turn", "question_guessed"}
+    assert doubts(sample)
+
+
 def agent(*replies: Any) -> Agent:
     schema = {"type": "object", "properties": {}}
     return Agent(

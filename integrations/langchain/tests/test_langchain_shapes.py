@@ -304,6 +304,37 @@ def history_aware_retriever() -> None:
     )
 
 
+CITY = "the big city there pls"
+
+
+def rewritten() -> str:
+    prompt = ChatPromptTemplate.from_template("Improve: {question}")
+    made = prompt | Speaker(lines=QUESTION) | StrOutputParser()
+    return made.invoke({"question": CITY})
+
+
+@shape(Turn(question=CITY, standalone=QUESTION))
+def rewriting_said_as_the_last_message_of_a_chain() -> None:
+    query = rewritten()
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Use {context}"), ("human", "{question}")]
+    )
+    given = {"context": joined(Shelf().invoke(query)), "question": query}
+    (prompt | Speaker()).invoke(given)
+
+
+@shape(Turn(question=QUESTION.rstrip("?"), doubts=["which_turn"]))
+def rewriting_changed_by_code() -> None:
+    rag().invoke(rewritten().rstrip("?"))
+
+
+@shape(Turn(question=CITY, standalone=QUESTION))
+def rewriting_searched_for_twice() -> None:
+    query = rewritten()
+    Shelf().invoke(query)
+    rag().invoke(query)
+
+
 @shape(Turn())
 def retrieval_qa() -> None:
     RetrievalQA.from_chain_type(

@@ -276,6 +276,15 @@ for mode in ("no_text", "context_only"):
     )
 
 
+@row(
+    "an engine asked what a model wrote and code changed",
+    Expected(question=f"France: {QUESTION.lower()}", doubts=("which_turn",)),
+)
+def _(kit: Kit) -> None:
+    written = kit.llm(script={"": QUESTION}).complete("Rewrite: capital pls")
+    kit.engine().query(f"France: {str(written).lower()}")
+
+
 @row("an engine that rewrites the question and only searches", Expected())
 def _(kit: Kit) -> None:
     rewriting = HyDEQueryTransform(kit.llm(script={"": "Perhaps it is Lyon."}))
