@@ -106,7 +106,7 @@ _NUMBER = re.compile(
 _NAME_OF_QUERY = re.compile(r"^q$|quer(?:y|ies)|question|search|keyword", re.IGNORECASE)
 _LABEL_ALONE = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _WORD = re.compile(r"[^\W_]+")
-_FEWEST_WORDS = 3  # that a query shares with a line it was made from
+_FEWEST_WORDS = 3  # that texts made from one another share
 _LONGEST_LABEL = 24
 _LONGEST_SENTENCE = 120  # letters
 CUT = "…"  # stands in a tool's text in the place of what a model wrote
@@ -115,6 +115,22 @@ CUT = "…"  # stands in a tool's text in the place of what a model wrote
 def end_of(node: Node) -> float:
     """When a call ended; when it began if it never did."""
     return node.began if node.ended is None else node.ended
+
+
+def are_made_alike(one: str, other: str) -> bool:
+    """Whether two texts are the same words, but for words left out of one, or cut from its end.
+
+    Example: "Who lit the lamp?" with "who lit lamp", and with "velm: who lit the lamp".
+    """
+    if letters_of(one) == letters_of(other):
+        return True
+    words = (_WORD.findall(one.casefold()), _WORD.findall(other.casefold()))
+    fewer, more = sorted(words, key=len)
+    if len(fewer) < _FEWEST_WORDS or 2 * len(fewer) < len(more):
+        return False
+    rest = iter(more)
+    is_begun = all(any(word == each for each in rest) for word in fewer[:-1])
+    return is_begun and any(each.startswith(fewer[-1]) for each in rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,23 +228,8 @@ class Reply:
         return _bare_query(query) in self.queries
 
     def is_made_into(self, query: str) -> bool:
-        """Whether a query is one of its lines, or one with words left out or put around it.
-
-        Example: "Who lit the lamp?" is made into "who lit lamp" and "velm: who lit the lamp".
-        """
-        if letters_of(query) in map(letters_of, self.lines):
-            return True
-        asked = _WORD.findall(query.casefold())
-        for line in self.lines:
-            words = _WORD.findall(line.casefold())
-            fewer, more = sorted((asked, words), key=len)
-            if len(fewer) >= _FEWEST_WORDS and 2 * len(fewer) >= len(more):
-                rest = iter(more)  # the last one may be cut
-                if all(any(word == each for each in rest) for word in fewer[:-1]) and (
-                    any(each.startswith(fewer[-1]) for each in rest)
-                ):
-                    return True
-        return False
+        """Whether a query is one of its lines, or made from one."""
+        return any(are_made_alike(query, line) for line in self.lines)
 
     def mentions_query(self, query: str) -> bool:
         """Whether a query stands in it as a part of a line alone."""

@@ -26,7 +26,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic
 
-from ragmetrics_core.capture.calls import Reply, end_of
+from ragmetrics_core.capture.calls import Reply, are_made_alike, end_of
 from ragmetrics_core.capture.doubts import CAPTURE_EARLIER, Doubt
 from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.history import history_of_prompts, is_same_history
@@ -155,6 +155,12 @@ def join_trees(
         if searched_for is not None:
             question = searched_for
             doubts.append(Doubt("question_guessed"))
+    # what was searched for is of no matter where another run was asked in other words
+    made = chain.from_iterable(
+        _texts_asked(tree) for tree in trees if _OF_A_MODEL in tree.doubts
+    )
+    if question is not None and not any(are_made_alike(question, t) for t in made):
+        doubts = [doubt for doubt in doubts if doubt is not _OF_A_MODEL]
     return replace(
         answering_run,
         root=Node("step", name, roots[0].began, max(last_ends, default=None), roots),
@@ -1155,7 +1161,10 @@ class Turns(Generic[Run]):
                 for run in self._unanswered
                 if not _share_a_task(run.task_or_thread, tree.task_or_thread)
             ]
-        elif _model_calls(tree):
+        elif _model_calls(tree) and not (
+            # who may ask what a helper suggests is the user
+            self._previous is not None and _is_helper(tree, self._previous)
+        ):
             self._unanswered = [*self._unanswered, tree][-_MOST_OF_OTHER_TASKS:]
         return samples
 

@@ -1262,6 +1262,28 @@ def test_who_is_asked_a_changed_text_of_a_model_may_have_been_asked_by_the_user(
     assert sample.question == question or not is_sure
 
 
+def test_who_asks_what_a_helper_suggests_is_the_user():
+    """It was given question and answer alone, as by a pipeline of its own."""
+    first, *_, last = samples_made(
+        [
+            searches_and_answers(QUESTION, ANSWER, 0.0),
+            helper(QUESTION, SUGGESTED, 3.0, (), kind="agent"),
+            searches_and_answers(SUGGESTED, "Jo.", 6.0),
+        ]
+    )
+    assert (first.question, last.question) == (QUESTION, SUGGESTED)
+    assert first.capture.grade == last.capture.grade == "exact"
+
+
+def test_a_query_that_code_changed_leaves_the_question_beside_it_sure():
+    query = "opening of the Velm bridge"
+    answer = model(f"{PAGE}\nQuestion: {QUESTION}", ANSWER, 3.0)
+    runs = [model("pls the bridge", query, 0.0), search(query.lower(), 1.0)]
+    (sample,) = samples_made([*runs, replace(answer, question=QUESTION)])
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.capture.grade == "exact"
+
+
 @pytest.mark.parametrize("last", ["message", "prompt"])
 def test_what_models_that_write_queries_are_told_each_time_is_no_question(last):
     told = "Write the next search query."
