@@ -39,6 +39,7 @@ from ragmetrics_core.capture.structures import (
 from ragmetrics_core.capture.tree import FLOW, Node, Tree, last_words_of_user
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.replies import takes_words
+from ragmetrics_core.data.sentences import whole_sentences
 
 # of an input that holds a question
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
@@ -292,7 +293,7 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
 
     Talk in which nothing can have been searched is none, if it is of a conversation and
     the user names no tool that searches, or if the user says that no tool does. Nor is a
-    greeting, or any other answer that claims nothing, where nothing was searched.
+    greeting or thanks, where nothing was searched.
     """
     tree = calls.tree
     if tree.root.kind != "agent":
@@ -321,7 +322,10 @@ def _answers_the_user(calls: Calls, overrides: Overrides) -> bool:
 
 
 def _only_greets(calls: Calls) -> bool:
-    """Whether all answers of a run only greet, thank or ask back: "You're welcome!"."""
+    """Whether all answers of a run greet or thank, and state nothing: "You're welcome!".
+
+    A question back may be what a helper suggests, and the user asks next.
+    """
     from ragmetrics_core.lexical.claims import claims_nothing
     from ragmetrics_core.lexical.declining import declines
 
@@ -330,7 +334,9 @@ def _only_greets(calls: Calls) -> bool:
     texts = texts or [calls.replies[call].answer for call in calls.models]
     # who declines may have searched where nobody saw it
     return bool(texts) and all(
-        claims_nothing(text, question) and not declines(text, question)
+        claims_nothing(text, question)
+        and not declines(text, question)
+        and not all(each.endswith(ENDS_OF_QUESTION) for each in whole_sentences(text))
         for text in texts
     )
 
