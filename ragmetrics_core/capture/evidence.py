@@ -273,9 +273,12 @@ class EvidenceFinder:
         for together in found_once.values():
             if _may_be_examples(together, is_one_prompt=len(readers) == 1):
                 self._doubts.append(Doubt("short_text"))
-        said_before = {text for each in readers for text in self._said_before(each)}
-        messages = [  # the earlier turn is told of what stands there
-            replace(each, known=[each.text]) if each.text in said_before else each
+        # what was said before tells of the earlier turn, and so does one who sums it up
+        writer = self._found_answer.writer or readers[-1]
+        said_before = self._said_before(writer)
+        of_writer = {message.text for message in writer.prompt}.difference(said_before)
+        messages = [
+            each if each.text in of_writer else replace(each, known=[each.text])
             for each in messages
         ]
         self._read_finds_of_earlier_turns(messages)

@@ -781,12 +781,15 @@ class Conversations:
             return tree
         forms_found = _forms_found(tree)
         found_now = "\n".join(forms_found)
-        texts = [
-            letters_of(message.text)
-            for call in _model_calls(tree)
-            for message in call.prompt
-            if message.role != "assistant"
-        ]
+        asked = letters_of(tree.question or "")
+        texts: list[str] = []
+        for model in _model_calls(tree):
+            by_role = [(each.role, letters_of(each.text)) for each in model.prompt]
+            # the last that shows the question: one before may only sum up what was said
+            if any(asked in letters for _, letters in by_role):
+                # what a tool returned before is read with its call
+                others = ("assistant", "tool")
+                texts = [letters for role, letters in by_role if role not in others]
         all_shown = ground = "\n".join(dict.fromkeys(texts))
         for form in sorted(forms_found, key=len, reverse=True):
             ground = ground.replace(form, "\n")

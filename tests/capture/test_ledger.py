@@ -799,6 +799,19 @@ def test_what_a_state_keeps_of_an_earlier_turn_is_evidence_of_that_turn(
     ]
 
 
+def test_what_one_is_shown_who_sums_an_earlier_turn_up_is_no_context():
+    first = EvidenceCall(kind="retrieval", turn=1, items=(P.context(),))
+    summary = "The user learned which river flows through the town of port wine."
+    run = says(
+        reads(f"Sum up: Which river is it?\n{PORTO}\nNow: {QUESTION}", summary),
+        found(F),
+        reads(f"{summary}\n{asked(FARO)}"),
+    )
+    run.earlier_calls, run.turn_number = (first,), 2
+    (sample,) = samples_of(run)
+    assert [context.text for context in sample.known_contexts] == [FARO]
+
+
 def test_what_a_state_keeps_of_an_earlier_turn_and_nobody_is_shown_is_no_context():
     first = EvidenceCall(kind="retrieval", turn=1, items=(P.context(), E.context()))
     run = says(step(documents_among_inputs=(P, E)), reads("How is the weather?"))

@@ -1355,6 +1355,18 @@ def test_what_an_earlier_turn_was_told_of_is_no_context_though_both_answers_agre
     assert [context.text for context in sample.contexts] == [MILL]
 
 
+def test_what_an_earlier_run_found_and_a_tool_is_shown_to_return_is_told_once():
+    handed_in = [Message("user", NEXT), Message("tool", PAGE)]
+    *_, sample = samples_made(
+        [
+            *answered(QUESTION, ANSWER, 0.0),
+            search(NEXT, 3.0, MILL),
+            shown_messages([*handed_in, Message("user", MILL)], "Until 1910.", 4.0),
+        ]
+    )
+    assert [call.turn for call in sample.ledger.calls] == [1]
+
+
 def test_a_page_that_was_an_earlier_answer_and_is_shown_again_is_in_doubt():
     runs = [
         *answered(QUESTION, PAGE, 0.0),
