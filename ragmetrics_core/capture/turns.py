@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic
@@ -647,6 +647,20 @@ class CapturedTurn:
         last = self.history[-1:]
         return last[0].content if last and last[0].role == "assistant" else ""
 
+    @cached_property
+    def letters_answered(self) -> str:
+        """The letters of its answer, which each later turn is compared with."""
+        return letters_of(self.answer)
+
+    @cached_property
+    def letters_by_search(self) -> tuple[tuple[EvidenceCall, tuple[str, ...]], ...]:
+        """Its own searches, and the letters of what each found."""
+        return tuple(
+            (call, tuple(letters_of(item.text) for item in call.items))
+            for call in self.ledger.calls
+            if call.turn >= self.ledger.turn and call.kind == "retrieval"
+        )
+
     def is_remembered_in(self, text: str, question: str | None) -> bool:
         """Whether a text holds its answer, alone or behind its question, and nothing it found does.
 
@@ -654,14 +668,15 @@ class CapturedTurn:
             text: What a later turn found.
             question: What that turn was asked: the same is answered in the same words.
         """
-        answer = letters_of(self.answer)
+        answer, letters = self.letters_answered, letters_of(text)
+        if not answer or answer not in letters:
+            return False
         asked = letters_of(self.history[-2].content) if self.history[1:] else ""
         talks: list[str] = []
         if len(answer) >= SHORTEST and letters_of(question) != asked:
             talks.append(re.escape(answer))
-        if answer and len(asked) >= _SHORTEST_QUESTION:
+        if len(asked) >= _SHORTEST_QUESTION:
             talks.append(f"{re.escape(asked)}.{{0,{_PART}}}?{re.escape(answer)}")
-        letters = letters_of(text)
         said = [talk for talk in talks if re.search(talk, letters)]
         calls = [each for each in self.ledger.calls if said and each.kind != "written"]
         found = [letters_of(item.text) for call in calls for item in call.items]
@@ -799,18 +814,18 @@ class Conversations:
             is_of_task = _share_a_task(turn.task_or_thread, tree.task_or_thread)
             if is_of_others or not is_of_task or turn.began >= tree.root.began:
                 continue
-            said = letters_of("\n".join(each.content for each in turn.history))
-            for call in turn.ledger.calls:
-                if call.turn < turn.ledger.turn or call.kind != "retrieval":
-                    continue
+            for call, forms_of_call in turn.letters_by_search:
                 forms = []
-                for form in [letters_of(item.text) for item in call.items]:
+                for form in forms_of_call:
                     edges = edges_of(form)  # none of a word or two
                     is_whole = bool(edges) and form in all_shown
-                    is_part = any(edge in ground for edge in edges)
-                    if form not in found_now and (is_whole or is_part):
+                    is_shown = is_whole or any(edge in ground for edge in edges)
+                    if is_shown and form not in found_now:
                         forms.append(form)
-                shown += [call] if forms else []
+                if not forms:
+                    continue
+                shown.append(call)
+                said = letters_of("\n".join(each.content for each in turn.history))
                 if any(form in said for form in forms):  # it may quote that answer
                     tree = _doubtful(tree, Doubt("short_text"))
         shown.sort(key=attrgetter("turn"))
@@ -858,7 +873,7 @@ class Conversations:
         for turn in turns:
             if turn.began >= tree.root.began:
                 continue
-            answer = letters_of(turn.answer)
+            answer = turn.letters_answered
             is_question = turn.answer.rstrip().endswith(ENDS_OF_QUESTION)
             if len(answer) >= SHORTEST and not is_question and answer in letters_asked:
                 doubts.append(_ASKED_AN_ANSWER)
