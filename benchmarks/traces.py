@@ -96,13 +96,15 @@ DECIDED_BY_ONE_RULE = {
     "app a router whose tools are retrieved",
     "app questions made by a generator, then asked",
 }
-# What is about capturing itself: how a capture finds its runs, or what it is told.
+# What is about capturing itself: how a capture finds and joins its runs, or what it is told.
 ABOUT_CAPTURING = {
     "shape documents_handed_in",
     "shape observed_store",
     "shape observed_store_async",
     "shape agent_middleware_observed",
     "shape agent_middleware_named_by_hand",
+    "shape rewriting_said_as_the_last_message_of_a_chain",
+    "shape rewriting_searched_for_twice",
     "app a_bare_thread",
     "app a_tracer_enabled_inside",
 }
