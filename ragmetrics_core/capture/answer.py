@@ -33,15 +33,14 @@ from ragmetrics_core.capture.forms import SHORTEST, letters_of
 from ragmetrics_core.capture.plain_values import answer_text, texts_in
 from ragmetrics_core.capture.shown import shows
 from ragmetrics_core.capture.structures import (
-    ENDS_OF_QUESTION,
     as_one_line,
     compact,
     find_instances,
     has_no_answer,
+    only_asks,
     parse_json,
 )
 from ragmetrics_core.capture.tree import FLOW, Answer, Node
-from ragmetrics_core.data.sentences import whole_sentences
 
 _GUESSED = (Doubt("answer_guessed", "the framework does not say it"),)
 _WRITER_GUESSED = (Doubt("further_call", "no reply of a model equals it"),)
@@ -339,16 +338,12 @@ def _is_written_on(calls: Calls, writer: Node) -> bool:
     """Whether a later call read an answer, and the run returned its text as well."""
     text = calls.replies[writer].text
     letters = letters_of(text)
-
-    def only_asks(model: Node) -> bool:
-        sentences = whole_sentences(calls.replies[model].text)
-        return all(sentence.endswith(ENDS_OF_QUESTION) for sentence in sentences)
-
     for call in _calls_in_output(calls):
-        later = letters_of(calls.replies[call].text)
+        later_text = calls.replies[call].text
+        later = letters_of(later_text)
         is_text = calls.answer_likeness[call] == FREE_TEXT and later != letters
         # what to ask next is no answer in other words
-        is_text = is_text and (not only_asks(call) or only_asks(writer))
+        is_text = is_text and (not only_asks(later_text) or only_asks(text))
         has_read = shows(messages_of([call]), text)
         if call.began >= end_of(writer) and is_text and has_read:
             return 2 * len(later) >= len(letters)

@@ -174,10 +174,7 @@ def answers_beside(text: str, result: object = None) -> Iterator[str]:
         if isinstance(value, str):  # a block of content
             values.append(parse_json(value))
         elif isinstance(value, (list, tuple)):
-            blocks = [each for each in value if isinstance(each, Mapping)]
-            values += [
-                each.get("text") for each in blocks if each.get("type") == "text"
-            ]
+            values += map(_text_of_block, value)
         elif isinstance(value, Mapping):
             inner = [each for each in value.values() if not isinstance(each, str)]
             values += inner

@@ -35,7 +35,13 @@ from ragmetrics_core.capture.shown import (
     find_shown,
     shows,
 )
-from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
+from ragmetrics_core.capture.tree import (
+    SCORE_KEYS,
+    Document,
+    DocumentKey,
+    Message,
+    Node,
+)
 from ragmetrics_core.data import Context, PassageNote, RowError, Sample
 from ragmetrics_core.data.sample_parts import EvidenceFrom
 
@@ -273,28 +279,19 @@ class EvidenceFinder:
         for together in found_once.values():
             if _may_be_examples(together, is_one_prompt=len(readers) == 1):
                 self._doubts.append(Doubt("short_text"))
-        # what was said before tells of the earlier turn, and so does one who sums it up
         writer = self._found_answer.writer or readers[-1]
-        said_before = self._said_before(writer)
-        of_writer = {message.text for message in writer.prompt}.difference(said_before)
-        messages = [
-            each if each.text in of_writer else replace(each, known=[each.text])
-            for each in messages
-        ]
-        self._read_finds_of_earlier_turns(messages)
+        self._read_finds_of_earlier_turns(writer.prompt, messages)
 
-    def _said_before(self, reader: Node) -> list[str]:
-        """List what a user or tool said in a prompt before the question was asked."""
-        question = letters_of(self._turn.question)
-        of_user = [n for n, each in enumerate(reader.prompt) if each.role == "user"]
-        asks = [n for n in of_user if question in letters_of(reader.prompt[n].text)]
-        before = reader.prompt[: max(asks or of_user, default=0)]
-        return [each.text for each in before if each.role in ("user", "tool")]
-
-    def _read_finds_of_earlier_turns(self, messages: Iterable[PromptText]) -> None:
+    def _read_finds_of_earlier_turns(
+        self, prompt: Sequence[Message], messages: Iterable[PromptText]
+    ) -> None:
         """Note what the prompts show of earlier searches' finds, beside what was found now.
 
         Example: an application keeps what it found, and puts all of it into each prompt.
+
+        Args:
+            prompt: What the writer of the answer was shown.
+            messages: What all were shown that the answer was made from.
         """
         shown = [showing.text for _, showing in self.showings.values() if showing.text]
         documents = [
@@ -305,7 +302,20 @@ class EvidenceFinder:
         ]
         if not shown or not documents:
             return
-        beside = [PromptText(each.text, [*each.known, *shown]) for each in messages]
+        # what user and tools said before the question tells of the earlier turn, and so
+        # does what others were shown, who sum it up
+        question = letters_of(self._turn.question)
+        of_user = [n for n, each in enumerate(prompt) if each.role == "user"]
+        asks = [n for n in of_user if question in letters_of(prompt[n].text)]
+        before = prompt[: max(asks or of_user, default=0)]
+        said_before = {each.text for each in before if each.role in ("user", "tool")}
+        told_now = {each.text for each in prompt} - said_before
+        beside = [
+            PromptText(each.text, [*each.known, *shown])
+            if each.text in told_now
+            else PromptText(each.text, [each.text, *shown])
+            for each in messages
+        ]
         # no list of this turn holds them, and the last one has the number 0
         candidates = [Candidate((document.text,), 1) for document in documents]
         showings = find_shown(candidates, beside)

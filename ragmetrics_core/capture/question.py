@@ -34,12 +34,12 @@ from ragmetrics_core.capture.structures import (
     as_one_line,
     find_instances,
     lines_without_labels,
+    only_asks,
     parse_json,
 )
 from ragmetrics_core.capture.tree import FLOW, Node, Tree, last_words_of_user
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.data.replies import takes_words
-from ragmetrics_core.data.sentences import whole_sentences
 
 # of an input that holds a question
 _USUAL_NAMES = (*QUESTION_KEYS, "user_query", "text")
@@ -336,7 +336,7 @@ def _only_greets(calls: Calls) -> bool:
     return bool(texts) and all(
         claims_nothing(text, question)
         and not declines(text, question)
-        and not all(each.endswith(ENDS_OF_QUESTION) for each in whole_sentences(text))
+        and not only_asks(text)
         for text in texts
     )
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ragmetrics_core.data.sentences import whole_sentences
+
 _Kind = TypeVar("_Kind")
 _SHORTEST_VECTOR = 8  # items; a list of more numbers is a vector
 _LONGEST_READ = 10_000  # items
@@ -33,6 +35,11 @@ _BEFORE_TEXT = re.compile(
 def as_one_line(text: str | None) -> str:
     """Return a text with each run of white space as one space: texts are compared so."""
     return " ".join((text or "").split())
+
+
+def only_asks(text: str) -> bool:
+    """Whether each sentence of a text is a question."""
+    return all(each.endswith(ENDS_OF_QUESTION) for each in whole_sentences(text))
 
 
 def lines_without_labels(text: str) -> list[str]:

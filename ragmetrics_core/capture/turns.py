@@ -33,7 +33,7 @@ from ragmetrics_core.capture.history import history_of_prompts, is_same_history
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import has_both_speakers
-from ragmetrics_core.capture.shown import edges_of, shows
+from ragmetrics_core.capture.shown import edges_of, shows, shows_some
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.structures import (
     ENDS_OF_QUESTION,
@@ -527,9 +527,9 @@ def _states_what_was_found(runs: Sequence[Tree], later: Sequence[Tree]) -> bool:
     if letters_of(text) not in asked or text.endswith(ENDS_OF_QUESTION):
         return False
     prompts = [m.text for call in _model_calls(run) for m in call.prompt]
-    edges = [edges_of(form) for each in runs for form in _forms_found(each)]
     ground = letters_of("\n".join(prompts))
-    if not any(edge in ground for edge in chain.from_iterable(edges)):
+    forms = chain.from_iterable(map(_forms_found, runs))
+    if not any(shows_some(ground, form) for form in forms):
         return False
     shown = [m.text for run in later for call in _model_calls(run) for m in call.prompt]
     return text.endswith(_ENDS_OF_STATEMENT) or shows(shown, text)
@@ -817,9 +817,9 @@ class Conversations:
             for call, forms_of_call in turn.letters_by_search:
                 forms = []
                 for form in forms_of_call:
-                    edges = edges_of(form)  # none of a word or two
-                    is_whole = bool(edges) and form in all_shown
-                    is_shown = is_whole or any(edge in ground for edge in edges)
+                    # a word or two has no edges, and shows nothing
+                    is_whole = bool(edges_of(form)) and form in all_shown
+                    is_shown = is_whole or shows_some(ground, form)
                     if is_shown and form not in found_now:
                         forms.append(form)
                 if not forms:

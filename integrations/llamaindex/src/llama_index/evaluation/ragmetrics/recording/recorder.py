@@ -397,15 +397,12 @@ class Recorder:
         self, run: Run, step: Node, events: Sequence[object], *, is_end: bool
     ) -> None:
         """Copy the fields of a step's events if the user looks into them."""
-        names = [each.names_looked_up for each in run.listeners]
-        if any(names):
-            names_looked_up = frozenset[str]().union(*names)
-            self._copy(
-                partial(copies.copy_what_is_looked_into, is_end=is_end),
-                step,
-                names_looked_up,
-                events,
-            )
+        names = frozenset[str]().union(
+            *(each.names_looked_up for each in run.listeners)
+        )
+        if names:
+            copy = partial(copies.copy_what_is_looked_into, is_end=is_end)
+            self._copy(copy, step, names, events)
 
     # A span ends
 
