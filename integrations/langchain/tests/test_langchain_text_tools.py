@@ -149,15 +149,26 @@ def test_a_tool_that_a_task_of_a_step_runs_belongs_to_the_step() -> None:
 
 
 @pytest.mark.parametrize("ask", [in_an_agent, by_a_step])
-@pytest.mark.parametrize("written", ["In May 1882.", ROOMS, None])
+@pytest.mark.parametrize(
+    ("is_block", "written"),
+    [
+        (False, "In May 1882."),
+        (False, ROOMS),
+        (False, None),
+        (True, ROOMS),
+        (True, None),
+    ],
+)
 @pytest.mark.parametrize("records", [RECORDS[:1], []])
 def test_an_answer_that_a_search_wrote_beside_what_it_found_is_in_doubt(
-    records: Any, written: str | None, ask: Any
+    is_block: bool, records: Any, written: str | None, ask: Any
 ) -> None:
     @tool
     def search_archive(query: str) -> Any:
         """Searches an archive."""
-        return {"query": query, "answer": written, "results": records}
+        found = {"query": query, "answer": written, "results": records}
+        block = {"type": "text", "text": json.dumps(found)}
+        return {"content": [block], "isError": False} if is_block else found
 
     with capture(context_tools={"search_archive"}) as captured:
         ask(search_archive)
